@@ -1,51 +1,53 @@
-//! Who may do what, and what is theirs.
+//! Access control: principals, their rights, and which runs and plans they own.
 //!
-//! Whatever lets somebody in asks here: which rights somebody has, whether a run or a plan is theirs,
-//! whether a credential still stands, and what the scopes of a token come to. How somebody proves who
-//! they are is not decided here.
+//! Every surface that authenticates a request asks here: which rights the principal has, whether a
+//! run or a plan belongs to it, whether its credential has expired, and which rights the scopes of
+//! a token grant.
+//!
+//! Not here: authentication, which the surfaces do.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The toolset that compositions of a host on stdio are held to; the setting of the same name adds to it.
+/// The toolset for inline compositions of a host on stdio; the setting of the same name adds to it.
 pub const INLINE: &str = "server.inline";
 
-/// The toolset that compositions made by a run are held to, where its principal may not compose.
+/// The toolset for compositions that a run makes when its principal lacks the right `compose`.
 pub const SERVED: &str = "served compositions";
 
-/// Whoever brings the operator's token, in journals.
+/// The principal that presents the operator's token, as journals name it.
 pub const TOKEN_BEARER: &str = "the token";
 
-/// Whoever comes where nobody needs a token.
+/// The principal of a local request where the server requires no token.
 pub const THIS_MACHINE: &str = "this machine";
 
-/// The host that started `segue mcp`.
+/// The principal of the host that started `segue mcp`.
 pub const STDIO: &str = "stdio";
 
-/// What a request needs.
+/// The right that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Right {
-    /// Nothing is needed: what is shown is the same everywhere.
+    /// No right is needed: every caller sees the same answer.
     Public,
-    /// Look at compositions, tools, templates and one's own runs.
+    /// Read compositions, tools, templates and one's own runs.
     Read,
-    /// Begin runs of what is served and of templates, and act on one's own runs.
+    /// Start runs of served compositions and templates, and act on one's own runs.
     Run,
-    /// Run what one wrote oneself: a composition that is sent, or a plan of one's own words.
+    /// Run inline compositions, and plans made from one's own requests.
     Compose,
-    /// Consent: answer what one's own runs ask, or say yes beforehand.
+    /// Approve: answer the questions of one's own runs, or approve in advance.
     Approve,
-    /// Change what is kept for everybody: templates.
+    /// Change templates, which all principals share.
     Write,
-    /// Read what is counted, and nothing else.
+    /// Read metrics, and nothing else.
     Metrics,
-    /// Look after the server: everything, and the runs of everybody.
+    /// Operate the server: every right, and the runs of every principal.
     Admin,
 }
 
 impl Right {
-    /// Every right that can be given.
+    /// Every right that a token can grant.
     pub const GRANTABLE: &'static [Right] = &[
         Right::Read,
         Right::Run,
@@ -56,7 +58,7 @@ impl Right {
         Right::Admin,
     ];
 
-    /// Its word.
+    /// The name that configuration and tokens use.
     pub fn as_str(self) -> &'static str {
         match self {
             Right::Public => "anybody",
@@ -70,14 +72,14 @@ impl Right {
         }
     }
 
-    /// The right that can be given and has this word.
+    /// The grantable right of this name.
     pub fn parse(word: &str) -> Option<Right> {
         Right::GRANTABLE.iter().copied().find(|right| right.as_str() == word)
     }
 }
 
-/// Some rights. None of them comes with another, but for `admin`, which is all of them, and `look`, which
-/// includes what is counted.
+/// A set of rights. No right implies another, except that [`Right::Admin`] implies all of them and
+/// [`Right::Read`] implies [`Right::Metrics`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rights(u8);
 
@@ -88,13 +90,13 @@ impl Rights {
     /// Every right.
     pub const ALL: Rights = Rights(bit(Right::Admin));
 
-    /// Whether they are enough for what needs `right`.
+    /// Whether this set includes `right`.
     pub fn has(self, right: Right) -> bool {
         let also = if right == Right::Metrics { bit(Right::Read) } else { 0 };
         right == Right::Public || self.0 & (bit(right) | bit(Right::Admin) | also) != 0
     }
 
-    /// Those of both.
+    /// The union of both sets.
     #[must_use]
     pub fn combine(self, other: Rights) -> Rights {
         Rights(self.0 | other.0)
@@ -111,106 +113,106 @@ const fn bit(right: Right) -> u8 {
     1 << right as u8
 }
 
-/// Somebody who came in.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// Whose word it is, in journals and in what is said of requests.
+    /// The name that journals and the audit log record.
     pub name: Arc<str>,
-    /// What they may do.
+    /// The rights of this caller.
     pub rights: Rights,
-    /// The toolset that they are held to; without one they have every tool.
+    /// The toolset that limits the caller; without one it may call every tool.
     pub toolset: Option<Arc<str>>,
-    /// The toolset that what they write themselves is held to, where that is a narrower one.
+    /// A narrower toolset for the caller's own inline compositions.
     pub inline: Option<Arc<str>>,
 }
 
 impl Principal {
-    /// Somebody with these rights, and every tool.
+    /// A principal with these rights and every tool.
     pub fn new(name: impl Into<Arc<str>>, rights: Rights) -> Principal {
         Principal { name: name.into(), rights, toolset: None, inline: None }
     }
 
-    /// Somebody who may do everything.
+    /// A principal with every right.
     pub fn administrator(name: impl Into<Arc<str>>) -> Principal {
         Principal::new(name, Rights::ALL)
     }
 
-    /// Somebody of whom nothing is known.
+    /// A principal without a name or rights.
     pub fn anonymous() -> Principal {
         Principal::new("anybody", Rights::NONE)
     }
 
-    /// The administrator's host, where a model calls: it has what is served, and what it writes itself
-    /// is held to the toolset [`INLINE`].
+    /// The administrator's host, in which a model makes the calls. It may run everything that is
+    /// served; its inline compositions are limited to the toolset [`INLINE`].
     pub fn host(name: impl Into<Arc<str>>) -> Principal {
         Principal { inline: Some(INLINE.into()), ..Principal::administrator(name) }
     }
 
-    /// The same one as the author of what is run: held to what that may use.
+    /// This principal as the author of an inline composition: the narrower toolset applies.
     #[must_use]
     pub fn as_author(&self) -> Principal {
         let toolset = self.inline.clone().or_else(|| self.toolset.clone());
         Principal { toolset, ..self.clone() }
     }
 
-    /// Whether they may do what needs this.
+    /// Whether the principal has this right.
     pub fn may(&self, right: Right) -> bool {
         self.rights.has(right)
     }
 
-    /// Whether something that belongs to `owner` is there for them. What has no owner was made on this
-    /// machine, or before there were principals: it is the administrator's.
+    /// Whether the principal may see an item of `owner`. An item without an owner was made on this
+    /// machine, or before principals existed; it belongs to the administrator.
     pub fn can_see(&self, owner: Option<&str>) -> bool {
         self.may(Right::Admin) || owner == Some(&*self.name)
     }
 
-    /// The toolset that compositions made by a run of theirs (`expand`) are held to. Such a composition may
-    /// come from the run's input, so it counts as written by the principal.
+    /// The toolset that limits compositions made by a run of this principal (`expand`). Such a
+    /// composition may come from the run's input, so the principal counts as its author.
     fn expands_within(&self) -> Option<Arc<str>> {
         if self.may(Right::Compose) { self.inline.clone() } else { Some(SERVED.into()) }
     }
 
-    /// What is written down of them with a run.
+    /// The part of the principal that a run's journal records.
     pub fn caller(&self) -> Caller {
         let (principal, toolset) = (self.name.clone(), self.toolset.clone());
         Caller { principal, toolset, expands_within: self.expands_within() }
     }
 }
 
-/// Who began a run, as its journal has it.
+/// The caller that started a run, as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caller {
-    /// Whose run it is.
+    /// The principal that owns the run.
     pub principal: Arc<str>,
-    /// The toolset that it is held to, also when it goes on later.
+    /// The toolset that limits the run, also after a resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toolset: Option<Arc<str>>,
-    /// The toolset that compositions made by the run are held to, beside that one.
+    /// The toolset that also limits compositions made by the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expands_within: Option<Arc<str>>,
 }
 
 impl Caller {
-    /// Whose is what its run keeps: the principal's, or nobody's, where the operator came in. What nobody
-    /// else has is the operator's, as is what is made at the command line.
+    /// The owner of data that the run stores: the principal, or `None` for the operator. Items
+    /// without an owner are the operator's, like those made at the command line.
     pub fn owner(&self) -> Option<&Arc<str>> {
         let is_operator = matches!(&*self.principal, TOKEN_BEARER | THIS_MACHINE | STDIO);
         (!is_operator).then_some(&self.principal)
     }
 }
 
-/// What a scope of a token gives.
+/// The rights and the toolset that a scope of a token grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// What may be done.
+    /// The granted rights.
     pub rights: Rights,
-    /// With which tools.
+    /// The toolset that limits them.
     pub toolset: Option<Arc<str>>,
 }
 
-/// What several grants come to. Rights add up. Whoever is held to a toolset by one grant is held to it with
-/// all of them: a grant that names none never widens what another restricts. Of toolsets there may only
-/// be one, because nobody said what two of them together would be.
+/// Combines grants. Rights add up. A toolset of one grant limits all of them: a grant without a
+/// toolset never widens another. Two different toolsets conflict, because no setting says how to
+/// combine them.
 pub fn combine_grants<'a>(
     grants: impl IntoIterator<Item = &'a Grant>,
 ) -> Result<Grant, GrantConflict> {
@@ -232,16 +234,16 @@ pub fn combine_grants<'a>(
     all.ok_or(GrantConflict::Nothing)
 }
 
-/// Why grants come to nothing.
+/// Why grants cannot be combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantConflict {
-    /// There are none.
+    /// The list of grants is empty.
     Nothing,
-    /// They speak of different toolsets.
+    /// The grants name different toolsets.
     Toolsets,
 }
 
-/// Whether a credential is still good at a moment, in milliseconds since 1970.
+/// Whether a credential is valid at this time, in milliseconds since 1970.
 pub fn is_unexpired(expires_ms: Option<u64>, now_ms: u64) -> bool {
     expires_ms.is_none_or(|end| now_ms < end)
 }
@@ -250,16 +252,16 @@ pub fn is_unexpired(expires_ms: Option<u64>, now_ms: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn somebody(rights: &[Right]) -> Principal {
+    fn principal(rights: &[Right]) -> Principal {
         let rights = rights.iter().copied().collect();
         Principal::new("ada", rights)
     }
 
-    /// D3: rights do not come with one another; `admin` is all of them, and who may look may count.
+    /// D3: a right implies no other, except that `Admin` implies all and `Read` implies `Metrics`.
     #[test]
     fn rights_are_what_was_given() {
         for given in Right::GRANTABLE {
-            let who = somebody(&[*given]);
+            let who = principal(&[*given]);
             for needed in Right::GRANTABLE {
                 let counts = (*given, *needed) == (Right::Read, Right::Metrics);
                 let expected = given == needed || *given == Right::Admin || counts;
@@ -271,32 +273,35 @@ mod tests {
         assert_eq!(Right::parse("anybody"), None);
     }
 
-    /// D3: what is somebody else's is not there; what is nobody's is the administrator's.
+    /// D3: a principal does not see items of another owner; items without an owner are the
+    /// administrator's.
     #[test]
     fn what_is_theirs_is_seen() {
-        let who = somebody(&[Right::Read, Right::Run, Right::Write]);
+        let who = principal(&[Right::Read, Right::Run, Right::Write]);
         let seen = [Some("ada"), Some("bob"), None].map(|owner| who.can_see(owner));
         assert_eq!(seen, [true, false, false]);
         let all = Principal::administrator("the token");
         assert!([Some("ada"), Some("the token"), None].iter().all(|owner| all.can_see(*owner)));
     }
 
-    /// S0: what a host writes itself is held to a toolset of its own, and is still its.
+    /// S0: a host's inline compositions have a toolset of their own, and the host still owns the
+    /// runs.
     #[test]
     fn an_author_is_held_to_what_it_may_compose_of() {
         let host = Principal::host("stdio");
         assert_eq!((host.toolset.as_deref(), host.may(Right::Compose)), (None, true));
         let author = host.as_author();
         assert_eq!((&*author.name, author.toolset.as_deref()), ("stdio", Some(INLINE)));
-        let held = Principal { toolset: Some("calm".into()), ..somebody(&[Right::Compose]) };
+        let held = Principal { toolset: Some("calm".into()), ..principal(&[Right::Compose]) };
         assert_eq!(held.as_author(), held);
     }
 
-    /// D3: what a run keeps is its principal's; the operator's, by whichever way it came, is in one place.
+    /// D3: data that a run stores belongs to its principal; the operator has one owner by every way
+    /// in.
     #[test]
     fn what_is_kept_has_an_owner() {
         let owner = |who: Principal| who.caller().owner().map(ToString::to_string);
-        assert_eq!(owner(somebody(&[Right::Admin])).as_deref(), Some("ada"));
+        assert_eq!(owner(principal(&[Right::Admin])).as_deref(), Some("ada"));
         for name in [TOKEN_BEARER, THIS_MACHINE, STDIO] {
             assert_eq!(owner(Principal::administrator(name)), None, "{name}");
         }
@@ -313,7 +318,7 @@ mod tests {
         assert!(both.rights.has(Right::Read) && both.rights.has(Right::Run));
         assert!(!both.rights.has(Right::Write));
         assert_eq!(both.toolset.as_deref(), Some("a"));
-        // One that names no tools widens nothing, whichever comes first.
+        // A grant without a toolset widens nothing, in either order.
         let anywhere = grant(Right::Write, None);
         for grants in [[&look, &anywhere], [&anywhere, &look]] {
             let both = combine_grants(grants).unwrap();

@@ -1,11 +1,13 @@
-//! What one evaluation may cost, wherever it happens: operations, bytes, and the driver's flag.
+//! The budget of one evaluation: operations, bytes, and the driver's interrupt flag.
 //!
-//! Expressions, jq programs, regular expressions and JSON Schemas run in part inside libraries that know
-//! no budget. Their work is counted where they touch our values. Where a function of ours is asked, being
-//! out of budget is an error. Where a library asks, there is nobody to give an error to: the count unwinds
-//! through the library up to [`caught`], which makes an error of it. No panic hook hears of that.
+//! Expressions, jq programs, regular expressions and JSON Schemas run in part inside libraries that
+//! know no budget, so their work is counted where they touch our values. Our own functions return
+//! an error when the budget is spent. A callback from a library cannot return one: it unwinds
+//! through the library up to [`catch_unwound`], which turns the unwinding into an error. No panic
+//! hook sees that.
 //!
-//! The budget belongs to the thread, because values have no other way to know whose they are.
+//! The budget is a thread-local, because values carry no reference to the evaluation that uses
+//! them.
 
 pub mod interrupt;
 
@@ -16,22 +18,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use interrupt::Interrupt;
 
-/// Operations between two looks at the driver's flag.
+/// Operations between two checks of the interrupt flag.
 const CHECK_INTERVAL: u64 = 1 << 10;
 
-/// Bytes that are as dear as one operation.
+/// Bytes that cost as much as one operation.
 pub(crate) const BYTES_PER_OPERATION: usize = 64;
 
-/// Why an evaluation was ended before it was done.
+/// Why an evaluation ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BudgetExceeded {
-    /// It took more operations than it may.
+    /// It took more operations than the limit.
     Operations(u64),
-    /// It made more bytes than it may.
+    /// It made more bytes than the limit.
     Bytes(usize),
-    /// It nested values deeper than it may.
+    /// It nested values deeper than the limit.
     Depth(usize),
-    /// The driver said so: a deadline has passed, or somebody cancelled.
+    /// The driver raised the flag: a deadline passed, or the run was cancelled.
     Interrupted,
     /// A library panicked.
     Fault(String),
@@ -83,7 +85,7 @@ pub(crate) fn spent() -> u64 {
     SPENT.get()
 }
 
-/// Does something that may take so many operations and make so many bytes.
+/// Runs `work` with a budget of operations and bytes.
 pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T) -> T {
     struct RestoreMeter(Meter);
     impl Drop for RestoreMeter {
@@ -98,7 +100,7 @@ pub(crate) fn metered<T>(operations: u64, bytes: usize, work: impl FnOnce() -> T
     work()
 }
 
-/// Does something that ends when this flag is raised.
+/// Runs `work` so that it stops when this flag is raised.
 pub(crate) fn interruptible<T>(interrupt: &Interrupt, work: impl FnOnce() -> T) -> T {
     struct RestoreInterrupt(Option<Interrupt>);
     impl Drop for RestoreInterrupt {
@@ -116,12 +118,12 @@ pub(crate) fn check_interrupt() -> Result<(), BudgetExceeded> {
     if raised { Err(BudgetExceeded::Interrupted) } else { Ok(()) }
 }
 
-/// Whether nothing more should start on this thread for now.
+/// Whether this thread should start no further work for now.
 pub(crate) fn should_pause() -> bool {
     INTERRUPT.with_borrow(|flag| flag.as_ref().is_some_and(Interrupt::is_paused))
 }
 
-/// Pays for so many operations.
+/// Spends operations.
 pub(crate) fn spend(work: u64) -> Result<(), BudgetExceeded> {
     let mut meter = METER.get();
     let left = meter
@@ -136,7 +138,7 @@ pub(crate) fn spend(work: u64) -> Result<(), BudgetExceeded> {
     Ok(())
 }
 
-/// Pays for so many bytes of new data, and for the work of making them.
+/// Spends bytes of new data, and the operations that copy them.
 pub(crate) fn charge(bytes: usize) -> Result<(), BudgetExceeded> {
     let mut meter = METER.get();
     meter.bytes = meter.bytes.checked_sub(bytes).ok_or(BudgetExceeded::Bytes(meter.bytes_max))?;
@@ -144,24 +146,24 @@ pub(crate) fn charge(bytes: usize) -> Result<(), BudgetExceeded> {
     spend(1 + (bytes / BYTES_PER_OPERATION) as u64)
 }
 
-/// [`spend`] for code that a library calls: ends the evaluation when nothing is left.
+/// [`spend`] for callbacks of a library: unwinds when the budget is spent.
 pub(crate) fn spend_or_unwind(work: u64) {
     spend(work).unwrap_or_else(|stop| unwind(stop));
 }
 
-/// [`charge`] for code that a library calls.
+/// [`charge`] for callbacks of a library.
 pub(crate) fn charge_or_unwind(bytes: usize) {
     charge(bytes).unwrap_or_else(|stop| unwind(stop));
 }
 
-/// Ends the evaluation, through whatever library is in between.
+/// Ends the evaluation by unwinding through the library.
 pub(crate) fn unwind(stop: BudgetExceeded) -> ! {
     resume_unwind(Box::new(stop))
 }
 
-/// Calls a library; says why it was ended, if it was.
+/// Calls a library, and returns why it was ended, if it was.
 pub(crate) fn catch_unwound<T>(work: impl FnOnce() -> T) -> Result<T, BudgetExceeded> {
-    // What is left half done by unwinding is dropped with the evaluation.
+    // The evaluation owns all half-finished values, so unwinding drops them with it.
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         match payload.downcast::<BudgetExceeded>() {
             Ok(stop) => *stop,
@@ -170,7 +172,7 @@ pub(crate) fn catch_unwound<T>(work: impl FnOnce() -> T) -> Result<T, BudgetExce
     })
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
@@ -208,7 +210,7 @@ mod tests {
         );
         let faulty = || -> () { panic!("planted") };
         assert_eq!(catch_unwound(faulty), Err(BudgetExceeded::Fault("planted".to_owned())));
-        // Nothing of that stays behind.
+        // No budget or flag is left on the thread.
         assert_eq!((spend(1 << 40), check_interrupt()), (Ok(()), Ok(())));
     }
 }

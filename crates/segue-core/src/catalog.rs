@@ -11,7 +11,7 @@ use crate::diagnostic::nearest_name;
 use crate::id::ToolId;
 use crate::toolset::{Toolset, ToolsetBuilder};
 
-/// What a name leads to in a catalog.
+/// The result of looking up a name.
 #[derive(Debug)]
 pub enum ToolLookup<'a> {
     /// One tool.
@@ -31,7 +31,7 @@ pub struct Catalog {
     tools: BTreeMap<ToolId, Arc<ToolSpec>>,
     /// Short names, and the ids that end in them.
     names: BTreeMap<Arc<str>, Vec<ToolId>>,
-    /// What compositions are held to.
+    /// The toolset that limits compositions.
     toolset: Option<Toolset>,
 }
 
@@ -53,13 +53,13 @@ impl Catalog {
         }
     }
 
-    /// Holds compositions that are compiled against this catalog to a toolset: others of its tools
-    /// are known and may not be called.
+    /// Limits compositions that are compiled against this catalog to a toolset: other tools are
+    /// known, but may not be called.
     pub fn restrict(&mut self, toolset: Toolset) {
         self.toolset = Some(toolset);
     }
 
-    /// The toolset that compositions are held to.
+    /// The toolset that limits compositions.
     pub fn toolset(&self) -> Option<&Toolset> {
         self.toolset.as_ref()
     }
@@ -74,8 +74,8 @@ impl Catalog {
         self.tools.get(id)
     }
 
-    /// The tool that a composition means by `name`: an id, or a short name that only one tool has.
-    /// A built-in keeps its short name whatever else is called so.
+    /// Resolves a name in a composition: an id, or a short name that only one tool has. A built-in
+    /// keeps its short name if other tools have it too.
     pub fn find(&self, name: &str) -> ToolLookup<'_> {
         if let Some(tool) = self.tools.get(&ToolId::from(name)) {
             return ToolLookup::Found(tool);

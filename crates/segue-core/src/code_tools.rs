@@ -1,10 +1,10 @@
-//! A tool of code that calls other tools: what it may call, what that asks, and what its end means.
+//! Tools implemented in code that call other tools, their parts.
 //!
-//! A composition says in its text what it calls. Code does not, so it declares its parts beforehand
-//! and is held to them: nothing else can be called through it. Who runs the code asks here at each
-//! call, and obeys.
+//! A composition lists its calls in its text. Code does not, so a code tool declares its parts and
+//! may call nothing else. The runtime asks this module before each call of a part whether the call
+//! is allowed and whether a person must confirm it, and after a failure what state the parts left.
 //!
-//! Not here: the code, and how a part is called (the runtime's).
+//! Not here: the code itself, and how a part is called (both in the runtime).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,58 +16,58 @@ use crate::id::ToolId;
 use crate::run::Failure;
 use crate::value::Value;
 
-/// Where a call of a part comes from.
+/// The call that wants to call a part.
 #[derive(Clone, Copy, Debug)]
 pub struct PartCaller<'a> {
-    /// The composed tool.
+    /// The code tool.
     pub tool: &'a ToolSpec,
-    /// The tools that there are, and what they are held to.
+    /// The available tools, and the limits on calling them.
     pub catalog: &'a Catalog,
-    /// Whether a yes covers the parts: see [`ToolSpec::confirmation_covers_parts`].
+    /// Whether a confirmation covers the parts: see [`ToolSpec::confirmation_covers_parts`].
     pub covered: bool,
-    /// Whether something is taken back: that is done whatever else is allowed.
+    /// Whether this is a rollback, which runs whatever else is allowed.
     pub is_rollback: bool,
-    /// Calls of parts that this call has made before.
+    /// Calls of parts that this call has already made.
     pub calls_made: usize,
     /// How many it may make.
     pub calls_max: usize,
 }
 
-/// A call of a part that may be made.
+/// A permitted call of a part.
 #[derive(Clone, Debug)]
 pub struct PartCall {
     /// The part.
     pub part: Arc<ToolSpec>,
-    /// Whether a person is asked first.
+    /// Whether a person must confirm it first.
     pub asks: bool,
 }
 
-/// What a call that failed has left behind through its parts.
+/// Side effects that a failed call left through its parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PartEffect {
-    /// Nothing was changed.
+    /// The parts changed nothing.
     #[default]
     None,
-    /// A part has changed something.
+    /// A part changed something.
     Written,
-    /// A part may have changed something, and nobody knows.
+    /// A part may have changed something; its outcome is unknown.
     Unknown,
 }
 
 impl PartEffect {
-    /// What the end of a part's call leaves behind: it answered, refused, or nothing is known.
+    /// The side effect that a part's call leaves, by how the call ended.
     pub fn of(part: &ToolSpec, end: PartOutcome) -> PartEffect {
         match (part.annotations.impact(), end) {
             (Impact::None | Impact::Reads, _) => PartEffect::None,
-            // A composition that failed may have done a part of its work.
+            // A failed composition may have completed some of its steps.
             (_, PartOutcome::Refused) if part.composition.is_none() => PartEffect::None,
             (_, PartOutcome::Answered | PartOutcome::Refused) => PartEffect::Written,
             (_, PartOutcome::Unknown) => PartEffect::Unknown,
         }
     }
 
-    /// A composed tool's failure in the light of what its parts did. What has changed something is
-    /// not repeated as if nothing had happened, and what nobody knows is in doubt.
+    /// Adjusts a code tool's failure to the side effects of its parts. After a write it is not
+    /// retryable; after an unknown outcome it is in doubt.
     #[must_use]
     pub fn apply_to(self, mut failure: Failure, tool: &ToolSpec) -> Failure {
         match self {
@@ -85,16 +85,15 @@ impl PartEffect {
 /// How the call of a part ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartOutcome {
-    /// With a value.
+    /// It returned a value.
     Answered,
-    /// With a failure after which nothing is in doubt.
+    /// It failed, and the outcome is known.
     Refused,
-    /// Nobody knows.
+    /// Its outcome is unknown.
     Unknown,
 }
 
-/// The tool with its parts looked up, and with the effect that follows from them where it says
-/// nothing itself.
+/// Resolves the parts of a tool, and derives its effect from them where the tool declares none.
 pub fn resolve_parts(tool: &ToolSpec, catalog: &Catalog) -> Result<ToolSpec, Failure> {
     let mut tool = tool.clone();
     let Some(mut composed) = tool.code_tool.take() else { return Ok(tool) };
@@ -135,7 +134,7 @@ fn find(name: &str, catalog: &Catalog) -> Result<Arc<ToolSpec>, Failure> {
     }
 }
 
-/// What a composed tool does to the world: what it says of itself, else what its parts do.
+/// The effect of a code tool: its own annotations, else those of its parts.
 fn annotations(own: Annotations, composed: &CodeTool) -> Annotations {
     let parts = || composed.parts.values().map(|part| part.annotations);
     let worst = parts().map(Annotations::impact).max().unwrap_or(Impact::None);
@@ -151,12 +150,13 @@ fn annotations(own: Annotations, composed: &CodeTool) -> Annotations {
     let open_world = parts().any(|part| part.open_world != Some(false));
     Annotations {
         open_world: own.open_world.or(Some(open_world)),
-        // It cannot be better than its parts, whatever it says.
+        // A tool is never safer than its parts, whatever it declares.
         ..if says_nothing || worst > own.impact() { derived } else { own }
     }
 }
 
-/// Whether code may call a part with these arguments, and what has to come first.
+/// Checks whether the code may call a part with these arguments, and whether a person must confirm
+/// it.
 pub fn authorize_part_call(
     caller: PartCaller<'_>,
     name: &str,
@@ -175,21 +175,21 @@ pub fn authorize_part_call(
         return Err(Failure::permanent(code, message));
     }
     if made >= max {
-        let message = format!("one call of `{}` may make {max} calls and no more", tool.id);
+        let message = format!("one call of `{}` may make at most {max} calls", tool.id);
         return Err(Failure::permanent(Code::Limit, message));
     }
     check_arguments(&part, args)?;
-    // A composition asks for each of its calls that needs it.
+    // A composition confirms each of its own calls.
     let asks = !covered && part.composition.is_none() && part.must_confirm(args);
     Ok(PartCall { part, asks })
 }
 
-/// Why a part was not called after it asked.
+/// The failure of a part that was not confirmed.
 pub fn not_confirmed_failure(part: &ToolSpec) -> Failure {
     Failure::permanent(Code::Denied, format!("`{}` was not confirmed", part.id))
 }
 
-/// Why a part is not called any more.
+/// The failure of a part that is not called because the run has stopped.
 pub fn run_stopped_failure(part: &ToolSpec) -> Failure {
     let message = format!("the run has stopped: `{}` is not called", part.id);
     Failure::permanent(Code::Cancelled, message)
@@ -211,7 +211,7 @@ fn check_arguments(part: &ToolSpec, args: &Value) -> Result<(), Failure> {
     }
 }
 
-/// Whether a value is what a part says that it returns.
+/// Checks a value against the part's output schema.
 pub fn check_output(part: &ToolSpec, value: &Value) -> Result<(), Failure> {
     let violations = part.output.as_ref().map(|schema| schema.violations(value));
     match violations.unwrap_or_default().first() {

@@ -1,4 +1,4 @@
-//! Findings about a text, as data; drawn late, by whoever shows them.
+//! Findings about a text, as data. The surface that shows them formats them.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ macro_rules! codes {
                 match self { $(Code::$variant => $name,)* }
             }
 
-            /// One line that says what the code means.
+            /// One line of explanation.
             pub fn summary(self) -> &'static str {
                 match self { $(Code::$variant => $summary,)* }
             }
@@ -40,7 +40,7 @@ codes! {
     UnknownStep "unknown-step" "a step is named that does not exist",
     DuplicateId "duplicate-id" "two steps share an id or an output key",
     NoSteps "no-steps" "the composition has no steps",
-    UnknownTool "unknown-tool" "a tool is named that nobody offers",
+    UnknownTool "unknown-tool" "a tool is named that no source provides",
     AmbiguousTool "ambiguous-tool" "a short tool name fits tools of several namespaces",
     TypeMismatch "type-mismatch" "a value cannot be of the type that is asked for",
     MissingParameter "missing-parameter" "a parameter that the tool requires is not given",
@@ -60,10 +60,10 @@ codes! {
     RetriesExhausted "retries-exhausted" "every attempt failed",
     Denied "denied" "a call was not confirmed",
     Cancelled "cancelled" "the run was cancelled",
-    InDoubt "in-doubt" "nobody knows whether a call did its work",
+    InDoubt "in-doubt" "the outcome of a call is unknown",
     LoopLimit "loop-limit" "a loop ran into its bound, or has none",
     Limit "limit" "a limit was reached",
-    RollbackFailed "rollback-failed" "a step could not be undone",
+    RollbackFailed "rollback-failed" "a step could not be rolled back",
     DefinitionChanged "definition-changed" "a tool's definition changed since it was checked",
     NoSource "no-source" "a toolset has no source",
     NilAdapter "nil-adapter" "an export names no format",
@@ -74,12 +74,12 @@ codes! {
     Unauthorized "unauthorized" "the caller may not do this",
     Llm "llm" "a model did not answer usefully",
     UnreachableStep "unreachable-step" "a step can never run",
-    Irreversible "irreversible" "a step that cannot be undone runs before one that may fail",
+    Irreversible "irreversible" "a step that cannot be rolled back runs before one that may fail",
     Unused "unused" "an output is never used",
-    Practice "practice" "a habit that makes compositions better is not followed",
+    Practice "practice" "a recommended practice is not followed",
     Config "config" "the configuration is wrong",
     Unsupported "unsupported" "this version cannot do this yet",
-    Internal "internal" "a fault of Segue itself",
+    Internal "internal" "a bug in Segue",
 }
 
 impl Code {
@@ -119,58 +119,58 @@ impl<'de> serde::Deserialize<'de> for Code {
     }
 }
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing runs.
+    /// The composition cannot run.
     Error,
-    /// It runs, and the author will probably be sorry.
+    /// The composition runs, but probably not as intended.
     Warning,
-    /// Good to know.
+    /// A suggestion.
     Hint,
 }
 
-/// A replacement that would mend the finding.
+/// A replacement that fixes the finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fix {
-    /// What to replace.
+    /// The span to replace.
     pub span: Span,
-    /// With what.
+    /// The new text.
     pub replacement: String,
 }
 
 /// One finding about a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What kind of finding.
+    /// The kind of finding.
     pub code: Code,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
     /// Lower case, no full stop, names in backticks.
     pub message: String,
-    /// The place.
+    /// Its span.
     pub span: Span,
-    /// The one thing to do, where there is one.
+    /// What to do, if there is one thing to do.
     pub help: Option<String>,
-    /// A replacement that can be shown as a patch.
+    /// A replacement that editors can offer.
     pub fix: Option<Fix>,
-    /// Other places that explain the finding.
+    /// Other spans that explain the finding.
     pub related: Vec<(Span, String)>,
 }
 
 impl Diagnostic {
-    /// A finding that stops the composition.
+    /// A finding that prevents the composition from running.
     pub fn error(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
         Diagnostic::new(Severity::Error, code, message, span)
     }
 
-    /// A finding that should be looked at.
+    /// A finding that the author should look at.
     pub fn warning(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
         Diagnostic::new(Severity::Warning, code, message, span)
     }
 
-    /// A finding that is good to know.
+    /// A suggestion.
     pub fn hint(code: Code, message: impl Into<String>, span: Span) -> Diagnostic {
         Diagnostic::new(Severity::Hint, code, message, span)
     }
@@ -180,14 +180,14 @@ impl Diagnostic {
         Diagnostic { code, severity, message, span, help: None, fix: None, related: Vec::new() }
     }
 
-    /// Says what to do.
+    /// Adds a help text.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Diagnostic {
         self.help = Some(help.into());
         self
     }
 
-    /// Offers a replacement; also the help text when there is none yet.
+    /// Adds a replacement; it also becomes the help text if there is none yet.
     #[must_use]
     pub fn fix(mut self, span: Span, replacement: impl Into<String>) -> Diagnostic {
         let replacement = replacement.into();
@@ -196,7 +196,7 @@ impl Diagnostic {
         self
     }
 
-    /// Offers a replacement when there is one.
+    /// Adds a replacement, if there is one.
     #[must_use]
     pub fn fix_with(self, span: Span, replacement: Option<&str>) -> Diagnostic {
         match replacement {
@@ -205,7 +205,7 @@ impl Diagnostic {
         }
     }
 
-    /// Points at another place.
+    /// Adds a related span.
     #[must_use]
     pub fn related(mut self, span: Span, label: impl Into<String>) -> Diagnostic {
         self.related.push((span, label.into()));
@@ -231,14 +231,14 @@ impl Diagnostic {
     }
 }
 
-/// A finding as it crosses a surface.
+/// A finding as surfaces publish it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DiagnosticView {
-    /// What kind of finding.
+    /// The kind of finding.
     pub code: Code,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// The source's name.
     pub file: String,
@@ -252,11 +252,11 @@ pub struct DiagnosticView {
     pub end_column: usize,
     /// What to do.
     pub help: Option<String>,
-    /// Where the code is explained.
+    /// The page that explains the code.
     pub url: String,
 }
 
-/// The nearest of `candidates` to `word`, if one is near enough to be meant.
+/// The candidate nearest to `word`, if it is near enough to be a typo.
 pub fn nearest_name<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -271,16 +271,16 @@ pub fn nearest_name<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Longer words are not held against each other.
+/// Longer words are not compared.
 const WORD_BYTES_MAX: usize = 256;
 
 fn distance(a: &str, b: &str) -> usize {
-    // Words that differ only in their separators are the same word to a person.
+    // Words that differ only in separators count as equal.
     let plain = |text: &str| text.replace(['_', '-', ' '], "");
     if plain(a) == plain(b) {
         return 0;
     }
-    // Comparing takes the product of both lengths, and nobody misspells a word of that many letters.
+    // The comparison costs the product of both lengths, and such long words are not typos.
     if a.len().max(b.len()) > WORD_BYTES_MAX {
         return usize::MAX;
     }
@@ -289,7 +289,7 @@ fn distance(a: &str, b: &str) -> usize {
 
 fn allowance(word: &str, candidate: &str) -> usize {
     match word.chars().count().min(candidate.chars().count()) {
-        // Of one letter every other one is a slip away.
+        // A single letter is near to every other one.
         0 | 1 => 0,
         length => (length / 3).clamp(1, 3),
     }

@@ -1,8 +1,9 @@
-//! A dry run that goes through the real machine: what reads is called, what writes is not.
+//! Dry runs with real reads: the run calls tools that only read, and samples replace the rest.
 //!
-//! A rehearsal is the same composition with nothing to wait for and nothing to take back. Its driver
-//! answers calls that would write with stand-ins ([`crate::schema::Schema::stand_in`]); what comes
-//! out is the view of a run, turned into that of a dry run.
+//! [`dry_run_composition`] rewrites a composition so that it neither waits nor rolls back. The
+//! driver answers calls that may write with samples of their output schema
+//! ([`crate::schema::Schema::sample`]). [`dry_run_view`] turns the view of that run into the view
+//! of a dry run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,32 +18,32 @@ use crate::source::Span;
 use crate::value::Value;
 use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 
-/// Whether a rehearsal really calls a tool: it reads, and nobody has to be asked.
+/// Whether a dry run really calls a tool: it only reads, and needs no confirmation.
 pub fn calls_really(tool: &ToolSpec) -> bool {
     tool.annotations.impact() == Impact::Reads && !tool.may_ask_person()
 }
 
-/// The composition as it is rehearsed: waits are over at once, a `repeat` has one round, conditions
-/// on values that are made up are not asked, and a failure takes nothing back.
+/// The composition for a dry run: waits end at once, a `repeat` has one round, conditions on
+/// sampled values are dropped, and a failure rolls nothing back.
 pub fn dry_run_composition(composition: &Composition) -> Composition {
     DryRunRewriter { limits: Limits::default(), known: BTreeMap::new() }.composition(composition)
 }
 
 struct DryRunRewriter {
     limits: Limits,
-    /// Compositions that are called, by their address: one that is called often is changed once.
+    /// Rewritten inner compositions by the address of the original, so that each is rewritten once.
     known: BTreeMap<usize, Arc<ToolSpec>>,
 }
 
 impl DryRunRewriter {
     fn composition(&mut self, composition: &Composition) -> Composition {
-        let mut rehearsed = composition.clone();
-        rehearsed.error_handling.rollback_on_failure = false;
-        if rehearsed.error_handling.strategy == Strategy::Rollback {
-            rehearsed.error_handling.strategy = Strategy::FailFast;
+        let mut rewritten = composition.clone();
+        rewritten.error_handling.rollback_on_failure = false;
+        if rewritten.error_handling.strategy == Strategy::Rollback {
+            rewritten.error_handling.strategy = Strategy::FailFast;
         }
-        self.body(&mut rehearsed.body);
-        rehearsed
+        self.body(&mut rewritten.body);
+        rewritten
     }
 
     fn body(&mut self, body: &mut Body) {
@@ -75,7 +76,7 @@ impl DryRunRewriter {
         }
     }
 
-    /// A composition that is called is rehearsed too.
+    /// An inner composition is rewritten too.
     fn tool(&mut self, tool: Arc<ToolSpec>) -> Arc<ToolSpec> {
         let Some(inner) = &tool.composition else { return tool };
         let address = Arc::as_ptr(inner) as usize;
@@ -83,14 +84,14 @@ impl DryRunRewriter {
             return known.clone();
         }
         let inner = self.composition(inner);
-        let rehearsed =
+        let rewritten =
             Arc::new(ToolSpec { composition: Some(Arc::new(inner)), ..(*tool).clone() });
-        self.known.insert(address, rehearsed.clone());
-        rehearsed
+        self.known.insert(address, rewritten.clone());
+        rewritten
     }
 }
 
-/// The view of a dry run, from that of a rehearsal and the plan that it was for.
+/// The view of a dry run, from the view of its run and the original plan.
 pub fn dry_run_view(mut view: RunView, plan: &Plan) -> RunView {
     let mut effects = BTreeMap::new();
     collect(plan, 0, "", &mut effects);
@@ -100,7 +101,7 @@ pub fn dry_run_view(mut view: RunView, plan: &Plan) -> RunView {
         let effect = EffectView::of(plan, planned, Some(&step.input));
         step.would = Some(EffectView { called: is_real && step.attempts > 0, ..effect });
         if is_call && !is_real && step.status == StepStatus::Success {
-            // It was not made. What stood in for its value is what later steps were given.
+            // The call was not made; later steps got a sample of its value.
             step.status = StepStatus::Pending;
             step.attempts = 0;
         }

@@ -27,7 +27,7 @@ pub fn parse_duration(text: &str) -> Option<Millis> {
         rest = &rest[unit_len..];
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    // Saturates, and every duration is bounded far below by its caller.
+    // The cast saturates, and every caller bounds durations far below.
     Some(total.round() as Millis)
 }
 

@@ -1,13 +1,14 @@
-//! Names and ids: what they look like, never where they come from.
+//! Names and ids: their syntax.
 //!
-//! The core draws no randomness and reads no clock, so ids are made outside and arrive in events.
+//! The core draws no randomness and reads no clock, so ids are generated outside and arrive in
+//! events.
 
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The full name of a tool: `namespace:name`, or `name` alone for built-ins' short form.
+/// The full name of a tool: `namespace:name`, or `name` alone as the short form of built-ins.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ToolId(Arc<str>);
@@ -33,7 +34,7 @@ impl ToolId {
         &self.0
     }
 
-    /// The whole id, to keep without copying it.
+    /// The whole id, shared.
     pub fn shared(&self) -> &Arc<str> {
         &self.0
     }
@@ -59,21 +60,21 @@ pub fn is_composition_name(name: &str) -> bool {
         && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
 }
 
-/// Whether `name` may stand in a path: letters, digits, `_`, `-` and `$`, at most 128 bytes.
+/// Whether `name` is a valid path segment: letters, digits, `_`, `-` and `$`, at most 128 bytes.
 pub fn is_step_id(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= 128
         && name.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-' || c == '$')
 }
 
-/// The path of a step whatever the iterations around it: `each[2]/parse` → `each/parse`.
+/// The path of a step without iterations: `each[2]/parse` → `each/parse`.
 pub fn without_iterations(path: &str) -> String {
     let parts = path.split('/').map(|part| part.split_once('[').map_or(part, |(id, _)| id));
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Whether `name` speaks of the step at `path`: by its path, with or without the iterations, or by
-/// its id alone.
+/// Whether `name` refers to the step at `path`: by path, with or without iterations, or by id
+/// alone.
 pub fn refers_to_step(name: &str, path: &str) -> bool {
     let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
     name == path || name == id || name == without_iterations(path)

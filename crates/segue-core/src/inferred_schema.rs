@@ -1,5 +1,5 @@
-//! What values of one origin have looked like: which kinds, which members. Names and kinds only,
-//! never a value, and never much of it.
+//! Schemas inferred from observed values: kinds and member names only, never values, and bounded in
+//! size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use serde::{Deserialize, Serialize};
 use crate::types::{ObjectType, OtherProperties, Property, Type};
 use crate::value::Value;
 
-/// Levels that are looked at; what is deeper may be anything.
+/// The maximum depth; deeper values are "any".
 const DEPTH_MAX: usize = 4;
 
-/// Members of one object that are remembered. An object with more is used as a map.
+/// The maximum number of members of one object. An object with more is treated as a map.
 const MEMBERS_MAX: usize = 64;
 
-/// Items of an array that are looked at.
+/// The number of array items that are observed.
 const ITEMS_MAX: usize = 16;
 
-/// Samples from which something may be concluded.
+/// The minimum number of samples for a conclusion.
 const SAMPLES_MIN: u64 = 5;
 
-/// What values have looked like.
+/// The observed shape of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferredSchema {
-    /// How many values there were.
+    /// The number of values.
     samples: u64,
-    /// What they were, apart from arrays and objects.
+    /// Kinds of values other than arrays and objects.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     scalars: BTreeSet<ScalarKind>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     object: Option<Members>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     items: Option<Box<InferredSchema>>,
-    /// Whether some of it was too deep to be looked at.
+    /// Whether a part was too deep to be observed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_cut: bool,
 }
@@ -50,26 +50,26 @@ enum ScalarKind {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Members {
-    /// How many of the values were objects.
+    /// The number of objects among the values.
     samples: u64,
     known: BTreeMap<Arc<str>, InferredSchema>,
-    /// Whether there were more than are remembered.
+    /// Whether there were more members than the limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_cut: bool,
 }
 
 impl InferredSchema {
-    /// How many values there were.
+    /// The number of observed values.
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Whether there were enough values to conclude anything from them.
+    /// Whether there are enough samples for a conclusion.
     pub fn has_enough_samples(&self) -> bool {
         self.samples >= SAMPLES_MIN
     }
 
-    /// Takes a value in.
+    /// Observes a value.
     pub fn add(&mut self, value: &Value) {
         self.add_at(value, 0);
     }
@@ -105,7 +105,7 @@ impl InferredSchema {
         self.scalars.insert(scalar);
     }
 
-    /// Takes in what was seen elsewhere.
+    /// Merges another observation.
     pub fn merge(&mut self, other: &InferredSchema) {
         self.samples += other.samples;
         self.scalars.extend(&other.scalars);
@@ -125,7 +125,7 @@ impl InferredSchema {
         }
     }
 
-    /// The type of such values, if they stay as they were.
+    /// The type of the values, if future ones have the same shape.
     pub fn ty(&self) -> Type {
         if self.is_cut {
             return Type::Any;
@@ -138,7 +138,7 @@ impl InferredSchema {
             ScalarKind::String => Type::String,
         });
         let items = self.items.iter().map(|items| {
-            // Nothing is known of what empty arrays would hold.
+            // Empty arrays say nothing about their items.
             Type::array(if items.samples == 0 { Type::Any } else { items.ty() })
         });
         let object = self.object.iter().map(Members::ty);
@@ -147,7 +147,7 @@ impl InferredSchema {
 }
 
 impl Members {
-    /// The place of a member, while there is room.
+    /// The entry of a member, while the limit allows one.
     fn room(&mut self, name: &Arc<str>) -> Option<&mut InferredSchema> {
         if !self.known.contains_key(name) && self.known.len() >= MEMBERS_MAX {
             self.is_cut = true;

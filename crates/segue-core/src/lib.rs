@@ -1,12 +1,11 @@
-//! The part of Segue that thinks: text → composition → plan → run, without any I/O.
+//! The pure part of Segue: text → composition → plan → run, without any I/O.
 //!
 //! No clock, no randomness, no files, no network, no threads: time and ids arrive in events, and
-//! what should be done leaves as effects. Everything here can be tested by calling a function.
+//! actions leave as effects. Everything here can be tested by calling a function.
 //!
 //! Read in the order of the data: [`compile`] → [`composition`] → [`plan`] → [`run`] → [`view`].
 //!
-//! A program that wants runs to happen uses `segue-runtime`, which drives all this. By itself the core
-//! checks and plans:
+//! `segue-runtime` drives runs with it. By itself the core checks and plans:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -23,7 +22,7 @@
 //! let catalog = Catalog::new([Arc::new(search)]);
 //! let text = "name: find\nsteps:\n  - { id: hits, tool: search, parameters: { q: segue } }\n";
 //! let compiled = compile(&Source::new("find.yaml", text), &catalog, &Limits::default());
-//! let composition = compiled.composition.expect("nothing is wrong with it");
+//! let composition = compiled.composition.expect("it has no errors");
 //! let plan = plan(&composition, &Limits::default()).expect("it is not too deep");
 //! assert_eq!(plan.declared_calls()[0].tool.as_str(), "web:search");
 //! ```
@@ -62,6 +61,6 @@ pub mod view;
 pub use budget::interrupt;
 pub use composition::tool;
 
-/// The version of the language of compositions that this Segue reads: what `min_version` of a
-/// template is held against. It grows with what can be written, not with each release.
+/// The version of the composition language that this Segue reads; a template's `min_version` is
+/// compared with it. It grows with the language, not with each release.
 pub const LANGUAGE_VERSION: semver::Version = semver::Version::new(1, 0, 0);

@@ -1,10 +1,10 @@
-//! Every bound of the core, in one place, each with its unit in its name.
+//! All limits of the core, each with its unit in its name.
 //!
-//! A bound that is reached ends in an error that names it; nothing is ever cut silently.
+//! Exceeding a limit is an error that names it; nothing is truncated silently.
 
 use serde::{Deserialize, Serialize};
 
-/// What a text, a plan and a run may cost at most.
+/// Limits on a text, a plan and a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -18,12 +18,12 @@ pub struct Limits {
     pub document_keys_max: usize,
     /// YAML aliases in one document.
     pub document_aliases_max: usize,
-    /// Nesting of JSON that comes from a tool or a caller, and of what expressions make.
+    /// Nesting of JSON from a tool or a caller, and of values that expressions make.
     pub value_depth_max: usize,
     /// Values in JSON that comes from a tool or a caller.
     pub value_nodes_max: usize,
-    /// Size of JSON that comes from a tool or a caller, and of what expressions make; parts that are
-    /// shared count wherever they stand.
+    /// Size of JSON from a tool or a caller, and of values that expressions make; shared parts
+    /// count each time.
     pub value_bytes_max: usize,
     /// Length of one expression.
     pub expression_bytes_max: usize,
@@ -31,7 +31,7 @@ pub struct Limits {
     pub expression_depth_max: usize,
     /// Operations in one evaluation.
     pub expression_fuel_max: u64,
-    /// How long a run, a dry run or a check may evaluate at a stretch.
+    /// How long a run, a dry run or a check may evaluate without a pause.
     pub evaluation_timeout_ms: u64,
     /// Bytes that one evaluation may create, intermediate values included.
     pub expression_output_bytes_max: usize,
@@ -47,20 +47,20 @@ pub struct Limits {
     pub step_visits_max: u32,
     /// Times that the steps of programs may start in one run.
     pub run_visits_max: u64,
-    /// How long one attempt to take a step back may take, where its step says nothing.
+    /// Default timeout of one rollback attempt, where its step sets none.
     #[serde(alias = "undo_timeout_ms")]
     pub rollback_timeout_ms: u64,
-    /// Size of the values of all steps of one run, each part counted wherever it stands.
+    /// Size of the values of all steps of one run; shared parts count each time.
     pub run_value_bytes_max: usize,
-    /// Texts and numbers of one run that must not be written down.
+    /// Number of sensitive texts and numbers of one run.
     pub sensitive_texts_max: usize,
-    /// Size of these, all together.
+    /// Their total size.
     pub sensitive_bytes_max: usize,
-    /// How long a call that may write is awaited after its run stopped, where its step gives it no time.
+    /// How long a stopped run waits for a call that may write, where its step sets no timeout.
     pub settle_timeout_ms: u64,
     /// Calls that one run may make, attempts included.
     pub run_calls_max: u64,
-    /// Calls that the code of a composed tool may make in one call of it.
+    /// Calls of parts that one call of a code tool may make.
     pub part_calls_max: usize,
     /// Steps of one run that may be under way at once.
     pub concurrency_max: usize,
@@ -70,25 +70,25 @@ pub struct Limits {
     pub retries_max: u32,
     /// Retries of one tool, in percent of its calls by all runs of a process.
     pub retry_percent_max: u32,
-    /// Retries of one tool that time alone gives back.
+    /// Retries of one tool that become available per second.
     pub retries_per_second_min: u32,
-    /// Retries of one tool that it begins with and may save up.
+    /// Retries of one tool that are available at the start and may accumulate.
     pub retries_saved_max: u32,
-    /// Calls in a row without an answer after which a tool is left alone; 0 is never.
+    /// Consecutive unanswered calls that open a tool's circuit breaker; 0 is never.
     pub breaker_failures_max: u32,
-    /// How long it is left alone before one call tries it again.
+    /// How long the breaker stays open before one call probes the tool.
     pub breaker_open_ms: u64,
-    /// The longest duration that may be asked for.
+    /// The longest duration in a composition or a request.
     pub duration_ms_max: u64,
-    /// The longest wait that a tool may ask for with `Retry-TransitionCause`.
+    /// The longest wait that a tool may request with `Retry-After`.
     pub retry_after_ms_max: u64,
-    /// Findings reported for one document; the rest is counted.
+    /// Findings reported for one document; further ones are counted.
     pub diagnostics_max: usize,
     /// Length of one message that comes from a tool.
     pub message_bytes_max: usize,
-    /// Size of a value in a journal; a larger one stands beside it, once for all that hold it.
+    /// Size of a value inside a journal entry; a larger one is stored beside it, once.
     pub journal_value_bytes_max: usize,
-    /// How long a run that is under way waits for a store that cannot be written.
+    /// How long a running run waits for a store that cannot be written.
     pub store_wait_ms_max: u64,
     /// Size of one message of an MCP server.
     pub mcp_message_bytes_max: usize,
@@ -96,84 +96,83 @@ pub struct Limits {
     pub mcp_tools_max: usize,
     /// How long an MCP server may take to start and list its tools.
     pub mcp_start_ms: u64,
-    /// How long a call of an MCP server may take without a sign of progress, where its server says
-    /// nothing.
+    /// How long a call of an MCP server may take without progress, where its server sets nothing.
     pub mcp_idle_ms: u64,
     /// How long a call of an MCP server may take in all.
     pub mcp_call_ms: u64,
-    /// Runs of one server for others that may be under way at once.
+    /// Served runs that may be under way at once.
     pub served_runs_max: usize,
-    /// How long a caller waits for a run before it gets a reference to it, where nothing tells it
-    /// that the run goes on.
+    /// How long a request waits for its run before it gets a reference to the run, if it receives
+    /// no progress.
     pub served_wait_ms: u64,
-    /// How long a caller that is told how the run goes waits at most.
+    /// How long a request that receives progress waits at most.
     pub served_wait_ms_max: u64,
-    /// Size of a result that is sent as it is; of a larger one, its beginning and where to read it.
+    /// Size of a result that is sent whole; of a larger one, its beginning and a link.
     pub served_result_bytes_max: usize,
-    /// Size of the pictures, sounds and resources that go along with a result; others are links.
+    /// Size of images, audio and resources that are sent with a result; larger ones are links.
     pub served_content_bytes_max: usize,
-    /// How long a question to a person stands before the run waits without it.
+    /// How long a question waits for a person before the run waits without it.
     pub served_question_ms: u64,
-    /// How long what is served waits at its start for tool servers that nobody has seen; the others
-    /// are taken in when they answer.
+    /// How long the server waits at its start for tool servers that it has not seen before; the
+    /// others are added when they answer.
     pub served_start_ms: u64,
-    /// How long runs may go on after the one who wanted them has gone.
+    /// How long runs may continue after their client disconnected.
     pub served_leave_ms: u64,
-    /// Connections that a server for others has at once; a further one takes the place of the one that
-    /// has been silent for longest.
+    /// Connections of a server at once; a further one evicts the connection that has been idle
+    /// longest.
     pub served_connections_max: usize,
-    /// Clients that are told of runs at once.
+    /// Clients that follow runs at once.
     pub served_streams_max: usize,
     /// Size of the headers of one request.
     pub served_header_bytes_max: usize,
-    /// How long the headers of one request may take to arrive, and how long a connection may be silent.
+    /// Timeout for the headers of one request, and for an idle connection.
     pub served_header_ms: u64,
     /// Size of the body of one request.
     pub served_body_bytes_max: usize,
-    /// How long the body of one request may take to arrive.
+    /// Timeout for the body of one request.
     pub served_body_ms: u64,
-    /// How long a client may read nothing of what it is sent.
+    /// How long a client may read nothing of its response.
     pub served_stall_ms: u64,
-    /// How long the key of a request is remembered.
+    /// How long an idempotency key is remembered.
     pub served_key_ms: u64,
     /// Size of one GraphQL request.
     pub graphql_body_bytes_max: usize,
-    /// Size of one GraphQL document; what is larger belongs into its variables.
+    /// Size of one GraphQL document; larger data belongs into variables.
     pub graphql_document_bytes_max: usize,
-    /// Words and signs in one GraphQL document.
+    /// Tokens in one GraphQL document.
     pub graphql_tokens_max: usize,
-    /// Fields of a GraphQL operation inside each other.
+    /// Nesting of fields in a GraphQL operation.
     pub graphql_depth_max: usize,
-    /// Fields of a GraphQL operation, those of fragments counted wherever they are used.
+    /// Fields of a GraphQL operation; those of fragments count at each use.
     pub graphql_complexity_max: usize,
-    /// Fields of a GraphQL operation that are given another name.
+    /// Aliases in a GraphQL operation.
     pub graphql_aliases_max: usize,
     /// Directives of a GraphQL operation.
     pub graphql_directives_max: usize,
     /// Items on one page of a GraphQL answer.
     pub graphql_page_max: usize,
-    /// Names of one kind, tools or compositions, that are counted by themselves; the others are counted
-    /// together, as `other`.
+    /// Names of one kind, tools or compositions, with metrics of their own; the others share the
+    /// name `other`.
     pub metrics_names_max: usize,
-    /// Spans that may wait to be sent; of more, the last ones are lost.
+    /// Spans that may wait to be sent; later ones are dropped.
     pub traces_queue_max: usize,
-    /// How long a program that ends waits until its spans are sent.
+    /// How long a terminating process waits until its spans are sent.
     pub traces_leave_ms: u64,
-    /// Size of what somebody may ask a plan for.
+    /// Size of a planning request.
     pub llm_query_bytes_max: usize,
-    /// Tokens that the tools may take which a model is told of; of more, those that fit best.
+    /// Tokens for the tools in a model's prompt; of more tools, the best matches are listed.
     pub llm_tools_tokens_max: usize,
     /// Tokens of one answer of a model.
     pub llm_answer_tokens_max: usize,
-    /// Size of one answer of a model, as it comes over the wire.
+    /// Size of one answer of a model on the wire.
     pub llm_answer_bytes_max: usize,
-    /// Tokens that one request may cost; when they are spent, nothing more is asked.
+    /// Tokens that one planning request may cost; after that the model is not called again.
     pub llm_tokens_max: u64,
-    /// Answers of a model that are looked at before one gives up.
+    /// Answers of a model that are tried before planning fails.
     pub llm_rounds_max: u32,
-    /// How often in a row a model that does not answer is asked again.
+    /// Consecutive retries of a model that does not answer.
     pub llm_retries_max: u32,
-    /// How long one answer of a model may take, where its configuration says nothing.
+    /// Timeout for one answer of a model, where its configuration sets none.
     pub llm_answer_ms: u64,
 }
 
@@ -265,8 +264,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether nothing here endangers the process itself: readers and evaluators recurse as deep
-    /// as these allow, on a stack of a few megabytes.
+    /// Whether the limits are safe for the process: readers and evaluators recurse as deep as these
+    /// allow, on a stack of a few megabytes.
     pub fn is_sane(&self) -> bool {
         const DEPTH_MAX: usize = 512;
         [self.document_depth_max, self.value_depth_max, self.expression_depth_max]

@@ -1,11 +1,11 @@
 //! Regular expressions of bounded cost.
 //!
-//! The engine is linear in the text, but times the size of the pattern: `(a?){1000}` is a thousand times as
-//! dear as `a`. So the size counts, with repetitions written out, and a search pays for both.
+//! The engine is linear in the text, multiplied by the size of the pattern: `(a?){1000}` costs a
+//! thousand times as much as `a`. So a search is charged for both, with repetitions expanded.
 //!
-//! It is linear for one search only. Each further one may look at all the rest before it takes a match that
-//! was there at once: `.*[^A-Z]|[A-Z]` does so at every capital. What a search has looked at cannot be seen
-//! from outside; `lookahead` works it out, and [`Matches`] pays for it.
+//! It is linear for a single search only. Each further search may scan the whole rest before it
+//! returns a match that was found at once: `.*[^A-Z]|[A-Z]` does so at every capital. The engine
+//! does not tell how far it scanned; `lookahead` computes it, and [`Matches`] charges for it.
 
 mod lookahead;
 
@@ -15,35 +15,35 @@ use regex_syntax::hir::{Class, Hir, HirKind};
 use crate::budget::{self, BudgetExceeded};
 use lookahead::Lookahead;
 
-/// Bytes of a pattern as it is written.
+/// Maximum size of a pattern as written.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// Bytes that a compiled pattern may take.
+/// Maximum size of a compiled pattern.
 pub(crate) const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-/// Places of a pattern, with repetitions written out.
+/// Maximum number of places of a pattern, with repetitions expanded.
 const PLACES_MAX: u64 = 10_000;
 
-/// Places times bytes that are as dear as one operation.
+/// Places times bytes that cost as much as one operation.
 const STEPS_PER_OPERATION: u64 = 64;
 
-/// Steps that a search outside of an evaluation may take.
+/// Maximum number of steps of a search outside of an evaluation.
 const STEPS_MAX: u64 = 1 << 28;
 
-/// How much dearer than a step of the engine it is to work one out.
+/// The cost of computing one step of the engine, in steps.
 const STEPS_PER_STEP: u64 = 4;
 
-/// Ranges of characters in a pattern whose compilation is as dear as one operation.
+/// Character ranges whose compilation costs as much as one operation.
 const RANGES_PER_OPERATION: u64 = 4;
 
-/// Operations of compiling the smallest pattern.
+/// Operations for compiling the smallest pattern.
 const COMPILATION: u64 = 200;
 
-/// How often all searches together may have looked at a text before it is worked out how far each looks:
-/// few do far more than once.
+/// How often all searches together may scan a text before `lookahead` computes their distance: few
+/// patterns scan it more than once.
 const PASSES_FREE: usize = 8;
 
-/// A regular expression, and what a search with it costs.
+/// A regular expression, and the cost of a search.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -51,16 +51,16 @@ pub struct Pattern {
     places: u64,
 }
 
-/// Why a pattern cannot be used.
+/// Why a pattern is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternError {
-    /// Whether a limit was reached, rather than a rule broken.
+    /// Whether a limit was exceeded, as opposed to a syntax error.
     pub is_limit: bool,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
-/// How a pattern is read.
+/// Flags of a pattern.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
     pub(crate) any_case: bool,
@@ -71,7 +71,7 @@ pub(crate) struct Flags {
 }
 
 impl Pattern {
-    /// Reads a pattern; the error says what is wrong with it.
+    /// Parses a pattern; the error is a message.
     pub fn new(pattern: &str) -> Result<Pattern, PatternError> {
         Pattern::with_flags(pattern, Flags::default())
     }
@@ -96,27 +96,27 @@ impl Pattern {
         Ok(Pattern { regex, hir, places })
     }
 
-    /// The engine.
+    /// The compiled expression.
     pub fn regex(&self) -> &Regex {
         &self.regex
     }
 
-    /// Whether a text of so many bytes may be searched in one go.
+    /// Whether a text of this size may be searched at once.
     pub fn is_affordable(&self, bytes: usize) -> bool {
         self.steps(bytes) <= STEPS_MAX
     }
 
-    /// Pays for a search in an evaluation.
+    /// Charges a search to the evaluation.
     pub(crate) fn charge(&self, bytes: usize) {
         budget::spend_or_unwind(1 + self.steps(bytes) / STEPS_PER_OPERATION);
     }
 
-    /// What compiling it costs an evaluation, in operations.
+    /// Operations for compiling it.
     pub(crate) fn compilation(&self) -> u64 {
         compilation(&self.hir)
     }
 
-    /// All matches in a text that may be searched in one go. An error ends them.
+    /// All matches in a text that may be searched at once. An error ends the iteration.
     pub fn matches<'a>(&'a self, text: &'a str) -> Matches<'a> {
         self.matches_up_to(text, STEPS_MAX)
     }
@@ -143,12 +143,12 @@ impl Pattern {
     }
 }
 
-/// What a pattern costs that is compiled and used by others.
+/// The cost of a pattern that another library compiles and uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PatternCost {
-    /// Its places, repetitions written out.
+    /// Its places, with repetitions expanded.
     pub(crate) places: u64,
-    /// Operations of compiling it.
+    /// Operations for compiling it.
     pub(crate) compilation: u64,
 }
 
@@ -160,7 +160,7 @@ impl PatternCost {
 }
 
 fn parsed(pattern: &str, flags: Flags) -> Result<Hir, PatternError> {
-    // Reading one takes memory in proportion to its classes, before anything can be counted.
+    // Parsing takes memory in proportion to the pattern's classes, before anything can be counted.
     if pattern.len() > TEXT_BYTES_MAX {
         return Err(too_large(format!(
             "the regular expression has more than {TEXT_BYTES_MAX} bytes"
@@ -196,20 +196,20 @@ fn compilation(hir: &Hir) -> u64 {
     COMPILATION + ranges(hir) / RANGES_PER_OPERATION
 }
 
-/// All matches of a pattern in a text. Before each search it is paid for what that looks at.
+/// All matches of a pattern in a text. Each search is charged before it runs.
 pub struct Matches<'a> {
     pattern: &'a Pattern,
     text: &'a str,
     found: CaptureMatches<'a, 'a>,
-    /// Where the next search begins.
+    /// Start of the next search.
     from: usize,
-    /// Bytes that searches may still look at for nothing.
+    /// Bytes that searches may still scan without a charge.
     free: usize,
     bill: MatchCost,
     lookahead: Option<Lookahead>,
 }
 
-/// What searches have cost.
+/// The cost of the searches.
 struct MatchCost {
     places: u64,
     steps: u64,
@@ -228,7 +228,7 @@ impl MatchCost {
 }
 
 impl<'a> Matches<'a> {
-    /// The next match, if it can be paid for.
+    /// The next match, if the budget allows the search.
     pub(crate) fn try_next(&mut self) -> Result<Option<Captures<'a>>, BudgetExceeded> {
         let rest = self.text.len() - self.from;
         match self.free.checked_sub(rest) {
@@ -240,8 +240,8 @@ impl<'a> Matches<'a> {
         Ok(next)
     }
 
-    /// Pays for what the next search looks at. One that finds nothing but the end of the last match is
-    /// followed by another, one character on.
+    /// Charges for the next search. A search that finds only an empty match at the end of the last
+    /// one is followed by another, one character later.
     fn look_ahead(&mut self) -> Result<(), BudgetExceeded> {
         let (hir, text) = (&self.pattern.hir, self.text.as_bytes());
         let lookahead = self.lookahead.get_or_insert_with(|| Lookahead::new(hir));
@@ -270,7 +270,7 @@ impl<'a> Iterator for Matches<'a> {
     }
 }
 
-/// How many ranges of characters a pattern has, as often as they are repeated.
+/// The number of character ranges in a pattern, with repetitions expanded.
 fn ranges(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
@@ -288,8 +288,8 @@ fn ranges(hir: &Hir) -> u64 {
     }
 }
 
-/// How many places of a pattern may be tried for one byte: classes and letters, as often as they are
-/// repeated.
+/// The number of places of a pattern that one byte may be compared with: classes and letters, with
+/// repetitions expanded.
 fn places(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Class(_) | HirKind::Look(_) => 1,
@@ -333,8 +333,8 @@ mod tests {
         assert!(Pattern::new(r"[\w.]+@[\w.]+\.\w{2,}").unwrap().is_affordable(16 << 20));
     }
 
-    /// What looks far ahead at each match ends; what does not goes through a large text. And all that is
-    /// found is what the engine finds.
+    /// Patterns that look far ahead at each match end with an error; others get through a large
+    /// text, with the same matches as the engine.
     #[test]
     fn all_matches_are_bounded_by_what_they_look_at() {
         let many = |pattern: &str, text: &str, steps_max: u64| {

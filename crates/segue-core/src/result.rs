@@ -1,7 +1,7 @@
-//! Run → the result that the document's own dialect has.
+//! A run's result in the format of its document's dialect.
 //!
-//! Every surface shows one [`RunView`]; whoever comes from a chain, a skill or a plan may want the
-//! shape that they know. Each is made of the view, and of the journal where every attempt counts.
+//! Every surface publishes one [`RunView`]; callers that use chains, skills or plans may want their
+//! own format. Each is built from the view, and from the journal where every attempt counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::run::{Entry, Fact, Failure, NodeId, Run};
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
-/// The result of a run in the shape of its dialect.
+/// The result of a run in the format of its dialect.
 pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
     match view.dialect {
         Dialect::Chain => composite_result(view, history(run, journal)),
@@ -23,7 +23,7 @@ pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
     }
 }
 
-/// What was tried, in order: each attempt of each step, and what came of it.
+/// The history: each attempt of each step with its outcome, in order.
 pub fn history(run: &Run, journal: &[Entry]) -> Vec<Value> {
     let mut attempts: BTreeMap<NodeId, (u64, String)> = BTreeMap::new();
     let mut history = Vec::new();
@@ -63,7 +63,7 @@ fn error(failure: &Failure) -> (&'static str, Value) {
     ("error", Value::String(failure.message.clone()))
 }
 
-/// What a composite tool returns: the chain's result, with the names that it gave beside it.
+/// The result of a composite tool: the chain's result, with the names that it set.
 pub fn composite_result(view: &RunView, history: Vec<Value>) -> Value {
     let mut data = chain_result(view, history);
     for (name, value) in &view.state {
@@ -78,7 +78,7 @@ pub fn composite_result(view: &RunView, history: Vec<Value>) -> Value {
     ])
 }
 
-/// What a chain comes to.
+/// The result of a chain.
 pub fn chain_result(view: &RunView, history: Vec<Value>) -> Map {
     let results = executed(view).map(|step| {
         let name = Value::String(chain_step_name(step));
@@ -99,7 +99,7 @@ pub fn chain_result(view: &RunView, history: Vec<Value>) -> Map {
     members.into_iter().map(|(name, value)| (Arc::from(name), value)).collect()
 }
 
-/// A step without a name of its own is known by its tool.
+/// A step without a name is listed under its tool's name.
 fn chain_step_name(step: &StepView) -> Arc<str> {
     let number = step.id.strip_prefix("step_");
     let is_numbered = number.is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit() || b == b'#'));
@@ -109,7 +109,7 @@ fn chain_step_name(step: &StepView) -> Arc<str> {
     }
 }
 
-/// What a skill comes to: what each step returned up to the one that failed, and that failure.
+/// The result of a skill: the value of each step up to the failed one, and the failure.
 fn skill(view: &RunView) -> Value {
     let results = executed(view).map(|step| {
         let tool = step.tool.clone().map_or(Value::Null, Value::String);
@@ -122,7 +122,7 @@ fn skill(view: &RunView) -> Value {
     ])
 }
 
-/// What a plan comes to.
+/// The result of a plan.
 fn plan(view: &RunView) -> Value {
     let results = executed(view).map(|step| {
         let tool = step.tool.as_deref().map_or("", |tool| tool.rsplit(':').next().unwrap_or(tool));
@@ -152,7 +152,7 @@ fn plan(view: &RunView) -> Value {
     ])
 }
 
-/// The word that plans have for how a run stands.
+/// The status of a run in the words of the plan dialect.
 pub fn plan_state(status: RunStatus) -> &'static str {
     match status {
         RunStatus::Pending | RunStatus::DryRun => "pending",
@@ -167,7 +167,7 @@ pub fn plan_state(status: RunStatus) -> &'static str {
     }
 }
 
-/// What a composition comes to.
+/// The result of a composition.
 fn composition(view: &RunView) -> Value {
     let errors: Vec<Value> = view.errors.iter().map(typed_error).collect();
     let errors = (!errors.is_empty()).then(|| ("errors", Value::from(errors)));
@@ -193,7 +193,7 @@ fn word(step: &StepView) -> &'static str {
     if step.status == StepStatus::Success { "success" } else { "failed" }
 }
 
-/// What is known of a step, with its value or with how it failed.
+/// The outcome of a step, with its value or its failure.
 fn outcome<const N: usize>(
     about: [(&'static str, Value); N],
     step: &StepView,

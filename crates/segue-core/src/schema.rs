@@ -1,8 +1,8 @@
-//! JSON Schemas: kept as they came, compiled when first needed, checked without copying values.
+//! JSON Schemas: stored as received, compiled on first use, applied without copying values.
 //!
-//! Patterns run on the linear `regex` engine and remote references are never fetched, so a tool's
-//! schema can neither stall nor phone home. What a schema would cost is known before it is compiled, and
-//! validation has a budget: each look at a value is an operation.
+//! Patterns use the linear `regex` engine and remote references are never fetched, so a tool's
+//! schema can neither stall nor call home. The cost of a schema is computed before it is compiled,
+//! and validation has a budget: each access of a value is an operation.
 
 mod cost;
 mod sample;
@@ -21,15 +21,15 @@ use crate::value::Value;
 use cost::SchemaCost;
 use shared::SharedJson;
 
-/// Operations of one validation, and how many more for each value inside the one at hand.
+/// Operations of one validation, and additional ones for each nested value.
 const OPERATIONS_FREE: u64 = 1_000_000;
 const OPERATIONS_PER_VALUE: u64 = 16;
 const OPERATIONS_MAX: u64 = 30_000_000;
 
-/// Operations of saying why a value does not fit.
-const OPERATIONS_TELLING: u64 = 20_000;
+/// Operations for listing the violations.
+const OPERATIONS_VIOLATIONS: u64 = 20_000;
 
-/// Violations reported for one value; the first ones say enough.
+/// Violations reported for one value.
 const VIOLATIONS_MAX: usize = 8;
 
 /// A JSON Schema.
@@ -40,18 +40,18 @@ pub struct Schema {
     sensitive: OnceLock<Vec<Arc<str>>>,
 }
 
-/// A schema that can be held against values.
+/// A schema that can validate values.
 struct CompiledSchema {
     validator: Validator<SharedJson>,
     cost: SchemaCost,
 }
 
-/// One way in which a value does not fit its schema.
+/// A violation of a schema by a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// JSON Pointer into the value.
     pub pointer: String,
-    /// What is wrong there.
+    /// The message.
     pub message: String,
 }
 
@@ -66,34 +66,33 @@ impl fmt::Display for Violation {
 }
 
 impl Schema {
-    /// A schema; whether it is a sound one is known when it is first used, or by [`Schema::check`].
+    /// A schema; its validity is checked on first use, or by [`Schema::check`].
     pub fn new(json: Value) -> Schema {
         let (validator, ty, sensitive) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         Schema { json, validator, ty, sensitive }
     }
 
-    /// The schema that everything fits.
+    /// The schema that every value matches.
     pub fn any() -> Arc<Schema> {
         Arc::new(Schema::new(Value::Bool(true)))
     }
 
-    /// The schema that every object fits.
+    /// The schema that every object matches.
     pub fn any_object() -> Arc<Schema> {
         Arc::new(Schema::new(Value::object([("type", Value::from("object"))])))
     }
 
-    /// The schema as it came.
+    /// The schema as received.
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    /// What is known of the values that fit, for static checks.
+    /// The type of matching values, for static checks.
     pub fn ty(&self) -> &Type {
         self.ty.get_or_init(|| Type::from_schema(&self.json))
     }
 
-    /// JSON Pointers to the properties whose values must not be written down: those that are
-    /// `writeOnly`, or of the format `password`.
+    /// JSON Pointers to sensitive properties: those with `writeOnly`, or of the format `password`.
     pub fn sensitive(&self) -> &[Arc<str>] {
         self.sensitive.get_or_init(|| {
             let mut found = Vec::new();
@@ -102,12 +101,12 @@ impl Schema {
         })
     }
 
-    /// Whether this is a schema at all.
+    /// Whether this is a valid schema.
     pub fn check(&self) -> Result<(), Violation> {
         self.validator().map(|_| ())
     }
 
-    /// An object with the defaults of its members filled in.
+    /// An object with the defaults of missing members.
     pub fn with_defaults(&self, value: Value) -> Value {
         let (Some(Value::Object(properties)), Value::Object(given)) =
             (self.json().get("properties"), &value)
@@ -127,7 +126,7 @@ impl Schema {
         filled.into()
     }
 
-    /// Every way in which `value` does not fit, at most a handful.
+    /// The violations of `value`, at most a handful.
     pub fn violations(&self, value: &Value) -> Vec<Violation> {
         let whole = |message: String| vec![Violation { pointer: String::new(), message }];
         let compiled = match self.validator() {
@@ -140,12 +139,14 @@ impl Schema {
         match compiled.within(OPERATIONS_FREE + operations, fits) {
             Ok(true) => return Vec::new(),
             Ok(false) => {}
-            Err(stop) => return whole(format!("it cannot be held against its schema: {stop}")),
+            Err(stop) => {
+                return whole(format!("it cannot be validated against its schema: {stop}"));
+            }
         }
-        // Alternatives inside alternatives are all told of, each with its path, which is far dearer.
+        // Nested alternatives are all listed, each with its path, which costs far more.
         let errors = || compiled.violations(value);
-        compiled.within(OPERATIONS_TELLING + operations, errors).unwrap_or_else(|stop| {
-            whole(format!("it does not fit its schema, and how cannot be told: {stop}"))
+        compiled.within(OPERATIONS_VIOLATIONS + operations, errors).unwrap_or_else(|stop| {
+            whole(format!("it does not fit its schema, and listing the violations failed: {stop}"))
         })
     }
 
@@ -172,7 +173,7 @@ fn compile(json: &Value) -> Result<CompiledSchema, Violation> {
 }
 
 impl CompiledSchema {
-    /// Has the library do something that may take so many operations.
+    /// Calls the library with a budget of operations.
     fn within<T>(&self, operations: u64, work: impl FnOnce() -> T) -> Result<T, BudgetExceeded> {
         let work = || shared::with_cost(self.cost, work);
         budget::metered(operations, usize::MAX, || budget::catch_unwound(work))
@@ -188,8 +189,7 @@ impl CompiledSchema {
     }
 }
 
-/// What is wrong with a value, in the library's words, but with every value that would do: of many it
-/// names two.
+/// The library's message, but with all allowed values: of many, the library lists two.
 fn said(kind: &ValidationErrorKind, message: String) -> String {
     let known =
         message.strip_suffix(" other candidates").and(message.split_once(" is not one of "));
@@ -203,7 +203,7 @@ fn said(kind: &ValidationErrorKind, message: String) -> String {
     }
 }
 
-/// A message quotes the value that does not fit; a long one is cut, at a character.
+/// A message quotes the violating value; a long one is cut at a character boundary.
 pub(crate) fn shorten(message: &str) -> String {
     const MESSAGE_CHARS_MAX: usize = 300;
     match message.char_indices().nth(MESSAGE_CHARS_MAX) {
@@ -212,7 +212,7 @@ pub(crate) fn shorten(message: &str) -> String {
     }
 }
 
-/// Adds the places of properties whose values must not be written down.
+/// Adds pointers to sensitive properties.
 fn add_sensitive(schema: &Value, at: &str, found: &mut Vec<Arc<str>>) {
     let properties = schema.get("properties").and_then(Value::as_object);
     for (name, property) in properties.into_iter().flat_map(|properties| properties.iter()) {
@@ -227,7 +227,7 @@ fn add_sensitive(schema: &Value, at: &str, found: &mut Vec<Arc<str>>) {
     }
 }
 
-/// A name as a part of a JSON Pointer.
+/// Escapes a name for a JSON Pointer.
 pub(crate) fn escape(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
@@ -280,7 +280,7 @@ mod tests {
         assert!(!schema(r#"{"type":"string"}"#).violations(&big).is_empty());
     }
 
-    /// Hostile input 14: a pattern that would backtrack for ever elsewhere is linear here.
+    /// Hostile input 14: a pattern that would backtrack forever elsewhere is linear here.
     #[test]
     fn patterns_run_in_linear_time() {
         let schema = schema(r#"{"type":"string","pattern":"(a+)+$"}"#);
@@ -292,7 +292,7 @@ mod tests {
         assert!(schema(r#"{"type":"objekt"}"#).check().is_err());
     }
 
-    /// Definitions that name the next one twice: a billion schemas in a kilobyte.
+    /// Definitions that each refer to the next one twice: a billion schemas in a kilobyte.
     fn ladder(levels: usize, keyword: &str) -> Schema {
         let rung = |level: usize| {
             let next = Value::object([("$ref", format!("#/$defs/l{}", level + 1).into())]);
@@ -314,7 +314,7 @@ mod tests {
             assert!(!ladder(60, keyword).violations(&Value::Null).is_empty());
             assert!(ladder(5, keyword).check().is_ok(), "{keyword}");
         }
-        // By other names, too.
+        // By other keywords too.
         for name in ["$anchor", "$id"] {
             let mut defs = crate::value::Map::new();
             for level in 0..30 {
@@ -334,7 +334,7 @@ mod tests {
         }
     }
 
-    /// What is small when compiled can still take for ever: each level of the value asks twice.
+    /// A small compiled schema can still take forever: each level of the value is checked twice.
     #[test]
     fn validation_has_a_budget() {
         let recursive = schema(
@@ -350,7 +350,7 @@ mod tests {
         assert!(schema(r#"{"pattern":"((a?){1000}){1000}"}"#).check().is_err());
     }
 
-    /// As many patterns as this, with names beside them or not; by the way of a reference, or not.
+    /// A schema with many patterns, with properties beside them or not, behind a reference or not.
     fn patterned(patterns: usize, beside: &str, by_reference: bool) -> Schema {
         let patterns = (0..patterns).map(|n| (format!("^x{n}-[a-z]+$"), Value::Bool(true)));
         let mut object = vec![("patternProperties", Value::object(patterns))];
@@ -370,7 +370,7 @@ mod tests {
         )
     }
 
-    /// Each name is held against each pattern, and each pattern is compiled: both are paid for.
+    /// Each name is matched with each pattern, and each pattern is compiled: both are charged.
     #[test]
     fn patterns_times_names_are_bounded() {
         for beside in ["", "additionalProperties", "unevaluatedProperties"] {
@@ -383,13 +383,13 @@ mod tests {
                 assert_eq!(schema(20).violations(&named(1_000)), [], "{beside}");
             }
         }
-        // Few that are dear to compile are as many.
+        // Few patterns that are expensive to compile cost as much.
         let dear =
             |n: usize| Value::object([("pattern", format!(r"^\w{{1,{}}}$", 100 + n).into())]);
         let dear = Value::object((0..155).map(|n| (format!("p{n}"), dear(n))));
         let dear = Schema::new(Value::object([("properties", dear)]));
         assert!(dear.check().unwrap_err().message.contains("patterns"));
-        // And a ladder of references makes many of one.
+        // And a ladder of references multiplies one pattern.
         let mut defs = crate::value::Map::new();
         for level in 0..12 {
             let next = Value::object([("$ref", format!("#/$defs/l{}", level + 1).into())]);
@@ -401,7 +401,7 @@ mod tests {
         assert!(Schema::new(Value::object(members)).check().is_err());
     }
 
-    /// Circles and towers end on a small stack.
+    /// Cycles and deep nesting end on a small stack.
     #[test]
     fn no_schema_is_too_deep_for_the_stack() {
         let chain = |length: usize| {

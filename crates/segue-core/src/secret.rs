@@ -1,9 +1,8 @@
-//! Texts that must not be seen → another text without them, in whatever form they travel.
+//! Removes secrets from texts, in every encoding in which they may appear.
 //!
-//! A secret comes back as it is, percent-encoded in an address, escaped in JSON that stands in a text,
-//! as base64 in a header, or as hexadecimal digits. Escapes can be mixed and nested, and any part of
-//! them can be escaped, so a text is unescaped layer by layer and each layer is searched; what is found
-//! is cut out of the text itself.
+//! A secret may appear verbatim, percent-encoded in a URL, escaped in JSON inside a text, as base64
+//! in a header, or as hexadecimal digits. Escapes can be mixed and nested, so a text is decoded
+//! layer by layer and each layer is searched; matches are removed from the original text.
 
 mod index;
 
@@ -17,35 +16,35 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use index::SecretIndex;
 
-/// Shorter secrets are not looked for as base64 and hexadecimal digits: a few characters of those stand
+/// Shorter secrets are not searched as base64 and hexadecimal digits: such short sequences occur
 /// everywhere.
 const ENCODED_BYTES_MIN: usize = 8;
 
-/// What is left of a secret that looked like escapes, and is looked for.
+/// Minimum length of the decoded form of a secret that itself looks escaped.
 const UNESCAPED_BYTES_MIN: usize = 4;
 
-/// Longer ones are whole documents, which nobody puts into a header.
+/// Longer secrets are whole documents, which do not appear in headers.
 const ENCODED_BYTES_MAX: usize = 64 * 1024;
 
-/// Escapes inside escapes that are undone.
+/// Maximum number of nested escapes that are decoded.
 const LAYERS_MAX: usize = 4;
 
 /// Finds secrets in texts.
 #[derive(Clone, Default)]
 pub struct SecretFinder {
-    /// Each at most half as large as the one before it: secrets that come one after the other make a new
-    /// index of few, and of many only now and then.
+    /// Each at most half as large as the one before it, so that adding secrets one by one rebuilds
+    /// large indexes rarely.
     groups: Vec<SecretGroup>,
 }
 
-/// Secrets that are looked for together.
+/// Secrets that share an index.
 #[derive(Clone)]
 struct SecretGroup {
     secrets: Vec<Arc<str>>,
     index: SecretIndex,
 }
 
-/// Secrets are not shown.
+/// Does not print secrets.
 impl fmt::Debug for SecretFinder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count: usize = self.groups.iter().map(|group| group.secrets.len()).sum();
@@ -54,14 +53,14 @@ impl fmt::Debug for SecretFinder {
 }
 
 impl SecretFinder {
-    /// Finds these, in every form.
+    /// Finds these secrets, in every encoding.
     pub fn new<'a>(secrets: impl IntoIterator<Item = &'a str>) -> SecretFinder {
         let mut finder = SecretFinder::default();
         finder.add_all(secrets.into_iter().map(Arc::from).collect());
         finder
     }
 
-    /// Finds these too.
+    /// Adds secrets.
     pub(crate) fn add_all(&mut self, mut secrets: Vec<Arc<str>>) {
         secrets.retain(|secret| !secret.is_empty());
         if secrets.is_empty() {
@@ -76,17 +75,17 @@ impl SecretFinder {
         self.groups.push(SecretGroup { index: SecretIndex::new(&needles), secrets });
     }
 
-    /// Whether it looks for nothing.
+    /// Whether there are no secrets.
     pub fn is_empty(&self) -> bool {
         self.groups.is_empty()
     }
 
-    /// Whether one of them stands in a text.
+    /// Whether a text contains a secret.
     pub fn is_found_in(&self, text: &str) -> bool {
         !self.places(text).is_empty()
     }
 
-    /// A text with something else in their place; nothing when none of them stands in it.
+    /// The text with secrets replaced; `None` if it contains none.
     pub fn replace(&self, text: &str, instead: &str) -> Option<String> {
         let places = self.places(text);
         let (mut clean, mut at) = (String::new(), 0);
@@ -98,7 +97,7 @@ impl SecretFinder {
         (!places.is_empty()).then(|| clean + &text[at..])
     }
 
-    /// Where they stand, in order and apart from each other.
+    /// The ranges of secrets in a text, ordered and disjoint.
     fn places(&self, text: &str) -> Vec<Range<usize>> {
         if self.groups.is_empty() || text.is_empty() {
             return Vec::new();
@@ -118,10 +117,10 @@ impl SecretFinder {
     }
 }
 
-/// What is looked for when a secret is: all of its forms.
+/// All encodings of a secret to search for.
 fn needles_of(secret: &str) -> Vec<Vec<u8>> {
     let mut forms: Vec<Vec<u8>> = forms_of(secret).into_iter().map(Into::into).collect();
-    // What looks like an escape in a secret is undone with those around it.
+    // Escapes inside a secret are decoded together with those around it.
     let mut layer = DecodedText::first(secret);
     for _ in 0..LAYERS_MAX {
         let Some(next) = layer.and_then(|layer| layer.unescaped()) else { break };
@@ -132,7 +131,7 @@ fn needles_of(secret: &str) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Places in order, those that touch each other as one.
+/// Sorts ranges, and merges touching ones.
 fn merged(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     found.sort_unstable_by_key(|place| (place.start, place.end));
     let mut apart: Vec<Range<usize>> = Vec::new();
@@ -145,21 +144,21 @@ fn merged(mut found: Vec<Range<usize>>) -> Vec<Range<usize>> {
     apart
 }
 
-/// A text with some of its escapes undone, and where each byte of it begins in the text itself.
+/// A text with some escapes decoded, and the offset of each byte in the original.
 struct DecodedText {
     bytes: Vec<u8>,
-    /// One more than there are bytes: where the last one ends.
+    /// One more than there are bytes: the last one is the end.
     starts: Vec<usize>,
 }
 
 impl DecodedText {
-    /// A text as it is; nothing when it has no escapes.
+    /// The text itself; `None` if it has no escapes.
     fn first(text: &str) -> Option<DecodedText> {
         memchr::memchr2(b'%', b'\\', text.as_bytes())?;
         Some(DecodedText { bytes: text.as_bytes().to_vec(), starts: (0..=text.len()).collect() })
     }
 
-    /// The same with its escapes undone once; nothing when there are none.
+    /// The text with one layer of escapes decoded; `None` if there is none.
     fn unescaped(&self) -> Option<DecodedText> {
         memchr::memchr2(b'%', b'\\', &self.bytes)?;
         let (mut bytes, mut starts) = (Vec::with_capacity(self.bytes.len()), Vec::new());
@@ -188,7 +187,7 @@ impl DecodedText {
     }
 }
 
-/// What an escape stands for.
+/// The value of an escape.
 enum Escaped {
     Byte(u8),
     Char(char),
@@ -236,11 +235,11 @@ fn digits(bytes: &[u8]) -> Option<u32> {
     u32::from_str_radix(text, 16).ok()
 }
 
-/// A secret as it is, and as other characters altogether.
+/// A secret verbatim, and in encodings that are no escapes.
 fn forms_of(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned()];
     if secret.contains(' ') {
-        // As forms on the web have it.
+        // As in web forms.
         forms.push(secret.replace(' ', "+"));
     }
     if secret.len() < ENCODED_BYTES_MIN || secret.len() > ENCODED_BYTES_MAX {
@@ -248,7 +247,7 @@ fn forms_of(secret: &str) -> Vec<String> {
     }
     let mut hex = String::with_capacity(secret.len() * 2);
     for byte in secret.bytes() {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(hex, "{byte:02x}");
     }
     forms.extend([hex.to_uppercase(), hex]);
@@ -260,8 +259,8 @@ fn forms_of(secret: &str) -> Vec<String> {
     forms
 }
 
-/// What base64 makes of a secret after so many other bytes, as in `user:TOKEN`: the characters that
-/// depend on nothing else.
+/// The base64 characters that depend only on the secret, after so many other bytes, as in
+/// `user:TOKEN`.
 fn inside_base64(engine: &impl base64::Engine, secret: &str, before: usize) -> String {
     let bytes = [&[0; 2][..before], secret.as_bytes()].concat();
     let (first, last) = ((before * 8).div_ceil(6), bytes.len() * 8 / 6);
@@ -274,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// One way in which a text is written somewhere else.
+    /// An encoding of a text.
     #[derive(Clone, Copy, Debug)]
     enum Code {
         Plain,
@@ -338,14 +337,14 @@ mod tests {
             }
         }
 
-        /// Whether a part of what it writes tells the part of the text.
+        /// Whether a part of its output reveals a part of the text.
         fn is_escape(self) -> bool {
             !matches!(self, Code::Hex { .. } | Code::Base64 { .. })
         }
     }
 
     proptest! {
-        /// D5: whatever a secret is written as, and whatever that is escaped as, nothing of it is left.
+        /// D5: no encoding of a secret, and no encoding of that, leaves a trace of it.
         #[test]
         fn no_form_of_a_secret_is_left(
             secret in "[a-zA-Z0-9/+=\"\\\\%&é😀 _-]{8,40}",
@@ -359,12 +358,12 @@ mod tests {
             prop_assert!(clean.is_some(), "{first:?} {second:?}: {text}");
             let clean = clean.unwrap();
             prop_assert!(!clean.contains(&written), "{first:?} {second:?}: {clean}");
-            // Of an escape at most the padding of base64 may be left over.
+            // Of an escape at most the padding of base64 may remain.
             let left = clean.len() - '•'.len_utf8() - around.0.len() - around.1.len();
             prop_assert!(left <= 8, "{first:?} {second:?}: {clean}");
         }
 
-        /// What has no secret in it stays as it is, and nothing panics.
+        /// Texts without a secret stay as they are, and nothing panics.
         #[test]
         fn other_texts_stay(text in "\\PC{0,60}", noise in "[%\\\\ux{}0-9a-f]{0,30}") {
             let finder = SecretFinder::new(["never-in-there-1"]);
@@ -372,7 +371,7 @@ mod tests {
         }
     }
 
-    /// Also where something stands around it, as in a header of basic authentication.
+    /// Also with other data around it, as in basic authentication.
     #[test]
     fn base64_of_more_than_a_secret_does_not_get_through() {
         let finder = SecretFinder::new(["s3cr3t/token?1"]);

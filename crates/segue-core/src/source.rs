@@ -1,7 +1,7 @@
-//! A text with a name, and positions in it.
+//! A named text, and positions in it.
 //!
-//! Spans are byte ranges; lines and columns are worked out only when somebody looks at a finding.
-//! Columns count characters, so they are right after non-ASCII text too.
+//! Spans are byte ranges. Lines and columns are computed only when a finding is shown. Columns
+//! count characters, so they are right after non-ASCII text too.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// A span from byte offsets; offsets beyond 4 GiB do not occur, documents are far smaller.
+    /// A span from byte offsets. Documents are far smaller than 4 GiB, so offsets fit.
     pub fn new(start: usize, end: usize) -> Span {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Span { start: clamp(start), end: clamp(end) }
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// How a document is written down.
+/// The notation of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// JSON (RFC 8259).
@@ -37,7 +37,7 @@ pub enum Notation {
 }
 
 impl Notation {
-    /// By the file's extension, else by its first character: `{` and `[` begin JSON.
+    /// Detected by the file extension, else by the first character: `{` and `[` begin JSON.
     pub fn detect(name: &str, text: &str) -> Notation {
         let extension = name.rsplit_once('.').map(|(_, e)| e.to_ascii_lowercase());
         match extension.as_deref() {
@@ -51,7 +51,7 @@ impl Notation {
     }
 }
 
-/// A position as people count it: from one, columns in characters.
+/// A position for people: counted from one, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Line, from 1.
@@ -76,7 +76,7 @@ impl Source {
         Source { name, text, notation }
     }
 
-    /// What findings call this text, mostly a path.
+    /// The name that findings use, usually a path.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! Templates: compositions to start from, with what their authors and their runs say of them.
+//! Templates: compositions to start from, with their metadata and usage statistics.
 
 use std::sync::Arc;
 
@@ -7,55 +7,55 @@ use serde::Serialize;
 
 use crate::value::Value;
 
-/// The namespace under which runs of templates are counted, by their ids, beside the calls of tools. No
-/// source of tools can have this name.
+/// The namespace of usage statistics of templates, by id, beside those of tools. No tool source can
+/// have this name.
 pub const USAGE_NAMESPACE: &str = "(template)";
 
-/// A template, as it was written.
+/// A template, as written.
 #[derive(Clone, Debug)]
 pub struct CompositionTemplate {
-    /// Its id, one of a kind in a library.
+    /// Its id, unique in a library.
     pub id: Arc<str>,
-    /// How people call it.
+    /// Its display name.
     pub name: Arc<str>,
-    /// What it is good for.
+    /// Its purpose.
     pub description: Arc<str>,
-    /// What its author says of it: category, tags, estimated duration and the like.
+    /// Metadata of its author: category, tags, estimated duration and others.
     pub metadata: Value,
-    /// Tools that have to be there, where its author says so.
+    /// Required tools, if its author lists them.
     pub required_tools: Option<Vec<Arc<str>>>,
     /// The version of the language that it needs.
     pub min_version: Option<Arc<str>>,
-    /// The composition, in whatever dialect.
+    /// The composition, in any dialect.
     pub composition: Value,
 }
 
-/// What runs of a template have shown.
+/// Statistics of a template's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UsageStats {
-    /// Runs that are over.
+    /// Finished runs.
     pub runs: u64,
     /// Those that did not succeed.
     pub failures: u64,
-    /// How long half of them took at most.
+    /// The median duration.
     pub p50_ms: Option<u64>,
 }
 
-/// Where a template comes from.
+/// The origin of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum TemplateOrigin {
-    /// It comes with Segue.
+    /// Part of Segue.
     Shipped,
     /// From a file that the configuration names.
     File,
-    /// Somebody put it into the store.
+    /// Added to the store.
     Store,
 }
 
 impl CompositionTemplate {
-    /// How well it answers to words: how many of them stand in its name, its tags and its
-    /// description, where a name counts more; nothing when one of them is nowhere.
+    /// The search score: how many words occur in its name, its tags and its description, with more
+    /// weight for the name; `None` if a word occurs nowhere.
     pub fn search_score(&self, words: &[String]) -> Option<u32> {
         let category = self.metadata.get("category").and_then(Value::as_str);
         let tags = self.metadata.get("tags").into_iter().flat_map(texts).chain(category);

@@ -1,8 +1,8 @@
-//! What is known of a value before it exists.
+//! Static types of values.
 //!
-//! Types come from JSON Schemas and from literals and flow through expressions. They answer two
-//! questions: can this path exist, and can this value fit there? Both answers are "no" only when
-//! no possible value would do; what is not known is [`Type::Any`] and never objected to.
+//! Types come from JSON Schemas and literals, and flow through expressions. They answer two
+//! questions: can this path exist, and can this value be valid there? Both answers are "no" only if
+//! no possible value would do; an unknown type is [`Type::Any`] and always accepted.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use crate::value::Value;
 
-/// How deep a schema is followed; beyond that everything is possible.
+/// How deep a schema is followed; deeper values are `Any`.
 const SCHEMA_DEPTH_MAX: usize = 24;
 
-/// How much of a schema is unfolded; beyond that everything is possible.
+/// How many nodes of a schema are visited; beyond that values are `Any`.
 const SCHEMA_NODES_MAX: usize = 20_000;
 
-/// The set of values that something may have.
+/// A set of possible values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Type {
-    /// Nothing is known.
+    /// Unknown.
     Any,
     /// `null`
     Null,
@@ -32,7 +32,7 @@ pub enum Type {
     Number,
     /// Text.
     String,
-    /// A list of such values.
+    /// A list of values of this type.
     Array(Arc<Type>),
     /// Named values.
     Object(Arc<ObjectType>),
@@ -43,9 +43,9 @@ pub enum Type {
 /// The members of an object type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectType {
-    /// What is declared.
+    /// Declared members.
     pub properties: BTreeMap<Arc<str>, Property>,
-    /// What else there may be.
+    /// Other members.
     pub rest: OtherProperties,
 }
 
@@ -54,39 +54,39 @@ pub struct ObjectType {
 pub struct Property {
     /// Its type.
     pub ty: Type,
-    /// Whether it is always there.
+    /// Whether it is always present.
     pub required: bool,
 }
 
-/// What an object may hold beyond its declared members.
+/// The members of an object beyond the declared ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum OtherProperties {
     /// Nothing: `additionalProperties: false`.
     Closed,
-    /// The schema does not say. Tools mostly mean "nothing", JSON Schema means "anything".
+    /// Not specified. Tools mostly mean "none", JSON Schema means "any".
     #[default]
     Unsaid,
     /// Members of this type.
     Open(Type),
 }
 
-/// What a name leads to in a type.
+/// The result of looking up a member.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldLookup {
-    /// A member, and whether it is surely there.
+    /// A declared member.
     Found {
         /// Its type.
         ty: Type,
         /// Whether every value has it.
         required: bool,
     },
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
-    /// An object that does not declare this name. `surely` when it cannot have it.
+    /// An object that does not declare this name.
     Undeclared {
         /// Whether no value can have it.
         surely: bool,
-        /// The names that it does declare.
+        /// The declared names.
         declared: Vec<Arc<str>>,
     },
     /// Not an object, so it has no members.
@@ -94,7 +94,7 @@ pub enum FieldLookup {
 }
 
 impl Type {
-    /// An array of such values.
+    /// An array of values of this type.
     pub fn array(item: Type) -> Type {
         Type::Array(Arc::new(item))
     }
@@ -108,13 +108,13 @@ impl Type {
         Type::Object(Arc::new(ObjectType { properties, rest: OtherProperties::Closed }))
     }
 
-    /// An object of which nothing is known.
+    /// An object with unknown members.
     pub fn any_object() -> Type {
         let rest = OtherProperties::Open(Type::Any);
         Type::Object(Arc::new(ObjectType { properties: BTreeMap::new(), rest }))
     }
 
-    /// One of these; [`Type::Any`] swallows everything.
+    /// A union; [`Type::Any`] absorbs all others.
     pub fn union(types: impl IntoIterator<Item = Type>) -> Type {
         let mut flat: Vec<Type> = Vec::new();
         for ty in types {
@@ -175,7 +175,7 @@ impl Type {
         }
     }
 
-    /// The type of an item, for arrays; of everything, for the unknown.
+    /// The type of an array's items; `Any` for an unknown type.
     pub fn item(&self) -> Option<Type> {
         let items: Vec<Type> = self
             .parts()
@@ -189,7 +189,7 @@ impl Type {
         if items.is_empty() { None } else { Some(Type::union(items)) }
     }
 
-    /// What the member `name` is.
+    /// Looks up a member.
     pub fn field(&self, name: &str) -> FieldLookup {
         let mut found = Vec::new();
         let mut always = true;
@@ -220,7 +220,7 @@ impl Type {
         }
     }
 
-    /// Why no value of this type can be where `expected` is asked for; `None` when one may.
+    /// Why no value of this type is valid as `expected`; `None` if one may be.
     pub fn conflict(&self, expected: &Type) -> Option<String> {
         if matches!(expected, Type::Any) || matches!(self, Type::Any) {
             return None;
@@ -234,14 +234,14 @@ impl Type {
                 }
             }
         }
-        // With alternatives on either side the plain words say more than one pair's reason.
+        // With unions on either side, the plain message is clearer than the reason of one pair.
         if self.parts().len() == 1 && expected.parts().len() == 1 {
             return reasons.pop();
         }
         Some(format!("expected {expected}, found {self}"))
     }
 
-    /// A JSON Schema that every value of this type fits.
+    /// A JSON Schema that every value of this type matches.
     pub fn to_schema(&self) -> Value {
         let typed = |word: &str| Value::object([("type", Value::from(word))]);
         match self {
@@ -262,7 +262,7 @@ impl Type {
         }
     }
 
-    /// Reads a JSON Schema as far as it can be understood statically.
+    /// Reads a JSON Schema, as far as static checks can use it.
     pub fn from_schema(schema: &Value) -> Type {
         SchemaReader { root: schema, nodes_left: Cell::new(SCHEMA_NODES_MAX) }.read(schema, 0)
     }
@@ -365,10 +365,10 @@ impl fmt::Display for Type {
     }
 }
 
-/// Follows a schema and the references inside it.
+/// Follows a schema and its references.
 struct SchemaReader<'a> {
     root: &'a Value,
-    /// A small schema whose definitions refer to each other can unfold without end.
+    /// A small schema with mutual references can unfold without end.
     nodes_left: Cell<usize>,
 }
 
@@ -453,7 +453,7 @@ impl SchemaReader<'_> {
     }
 
     fn read_rest(&self, schema: &Value, depth: usize) -> OtherProperties {
-        // These words can add members that `properties` does not list.
+        // These keywords can add members that `properties` does not list.
         let elsewhere = [
             "patternProperties",
             "unevaluatedProperties",
@@ -473,7 +473,7 @@ impl SchemaReader<'_> {
         }
     }
 
-    /// `allOf` over objects adds their members up; over anything else it is not followed.
+    /// `allOf` of objects joins their members; of other types it is not followed.
     fn read_all(&self, schema: &Value, parts: &[Value], depth: usize) -> Type {
         let mut whole =
             ObjectType { properties: BTreeMap::new(), rest: OtherProperties::Open(Type::Any) };

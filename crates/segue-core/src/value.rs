@@ -1,8 +1,8 @@
 //! JSON values that are shared, not copied.
 //!
 //! Strings, arrays and objects sit behind an [`Arc`]: cloning any [`Value`] costs a counter, so a
-//! 10 MB tool output read by ten steps exists once. Numbers survive exactly: what a 64-bit integer
-//! or a float cannot hold is kept as it was written, never rounded.
+//! 10 MB tool output read by ten steps exists once. Numbers are exact: one that neither a 64-bit
+//! integer nor a float can hold is stored as written, never rounded.
 //!
 //! Not here: reading text ([`crate::document`]), paths and expressions ([`crate::expr`]).
 
@@ -21,7 +21,7 @@ pub use de::from_value;
 pub(crate) use mark::SENSITIVE;
 pub use shared::{HasMeasure, Measure, Shared};
 
-/// The members of an object, in the order in which they were written.
+/// The members of an object, in the order of the text.
 pub type Map = IndexMap<Arc<str>, Value>;
 
 /// One JSON value. Cloning is cheap at any size.
@@ -38,7 +38,7 @@ pub enum Value {
     String(Arc<str>),
     /// A list of values.
     Array(Shared<Vec<Value>>),
-    /// Named values; order is kept but does not matter to equality.
+    /// Named values; the order is kept but does not affect equality.
     Object(Shared<Map>),
 }
 
@@ -51,7 +51,7 @@ pub enum Number {
     UInt(u64),
     /// A finite float whose shortest decimal form is what was written.
     Float(f64),
-    /// Anything else, as written: `18446744073709551616`, `1e400`, thirty digits of pi.
+    /// Any other number, as written: `18446744073709551616`, `1e400`, thirty digits of pi.
     Written(Arc<str>),
 }
 
@@ -128,7 +128,7 @@ impl Number {
     }
 }
 
-/// Whether the shortest decimal form of `float` has the digits that were written.
+/// Whether the shortest decimal form of `float` has the written digits.
 fn is_exact(text: &str, float: f64) -> bool {
     significant_digits(text) == significant_digits(&format!("{float:e}"))
 }
@@ -198,8 +198,8 @@ impl PartialOrd for Number {
 }
 
 impl Value {
-    /// The value with every text, names included, as `change` makes it; nothing when it changes
-    /// none, so that a large value is not copied.
+    /// The value with every text, names included, changed by `change`; `None` if nothing changes,
+    /// so that a large value is not copied.
     pub fn map_texts(&self, change: &dyn Fn(&str) -> Option<String>) -> Option<Value> {
         match self {
             Value::String(text) => change(text).map(Value::from),
@@ -317,7 +317,7 @@ impl Value {
         matches!(self, Value::Null)
     }
 
-    /// The JSON word for this kind of value, for messages.
+    /// The JSON name of the kind, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -373,7 +373,7 @@ impl Value {
         }
     }
 
-    /// What the value is worth when it is written out in full: shared parts count wherever they stand.
+    /// The size and depth of the value, serialized in full: shared parts count each time.
     pub fn measure(&self) -> Measure {
         let own = std::mem::size_of::<Value>();
         match self {
@@ -391,7 +391,7 @@ impl Value {
         self.measure().bytes
     }
 
-    /// Changes what a JSON Pointer points at, if there is something.
+    /// Changes the value at a JSON Pointer, if there is one.
     pub fn replace_at(&mut self, pointer: &str, change: &dyn Fn(&Value) -> Value) {
         let Some(rest) = pointer.strip_prefix('/') else {
             *self = change(self);
@@ -484,7 +484,7 @@ impl fmt::Debug for Value {
 }
 
 impl fmt::Display for Value {
-    /// Text as it is, everything else as compact JSON: what a template writes into text.
+    /// Text as it is, everything else as compact JSON: the form in which templates insert a value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::String(text) => f.write_str(text),
@@ -608,7 +608,7 @@ impl Serialize for Value {
 mod tests {
     use super::*;
 
-    /// D5: numbers pass through unchanged, whatever they are.
+    /// D5: all numbers pass through unchanged.
     #[test]
     fn numbers_survive_exactly() {
         for text in [

@@ -1,4 +1,4 @@
-//! What crosses a surface: the only published JSON shapes.
+//! The published JSON shapes of runs and plans.
 
 pub mod explain;
 mod svg;
@@ -24,32 +24,32 @@ pub use template::{TemplateMetadata, TemplateValidation, TemplateView};
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
 pub use wait::{CoveredView, WaitView};
 
-/// How a run stands.
+/// The status of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
-    /// Under way.
+    /// Running.
     Running,
     /// Waiting for a person or a time.
     Waiting,
-    /// Everything worked.
+    /// Success.
     Success,
-    /// Some of it worked.
+    /// Some steps succeeded.
     Partial,
-    /// It did not work.
+    /// Failed.
     Failed,
-    /// It did not work, and everything was undone.
+    /// Failed, and everything was rolled back.
     RolledBack,
-    /// It did not work, and something could not be undone.
+    /// Failed, and something could not be rolled back.
     RollbackFailed,
-    /// Somebody stopped it.
+    /// Cancelled.
     Cancelled,
-    /// Somebody said no.
+    /// A person denied it.
     Denied,
-    /// Nothing was really called.
+    /// A dry run.
     DryRun,
 }
 
@@ -69,12 +69,12 @@ impl RunStatus {
         RunStatus::DryRun,
     ];
 
-    /// The status of this word.
+    /// The status of this name.
     pub fn parse(word: &str) -> Option<RunStatus> {
         RunStatus::ALL.iter().copied().find(|status| status.as_str() == word)
     }
 
-    /// Its word.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             RunStatus::Pending => "pending",
@@ -92,28 +92,28 @@ impl RunStatus {
     }
 }
 
-/// How a step stands.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StepStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
-    /// Under way.
+    /// Running.
     Running,
-    /// It worked.
+    /// Succeeded.
     Success,
-    /// It did not work.
+    /// Failed.
     Failed,
-    /// It was not needed.
+    /// Skipped.
     Skipped,
-    /// It was stopped.
+    /// Cancelled.
     Cancelled,
-    /// Nobody knows whether it worked.
+    /// The outcome is unknown.
     InDoubt,
-    /// It was undone.
+    /// Rolled back.
     RolledBack,
-    /// It could not be undone.
+    /// Could not be rolled back.
     RollbackFailed,
 }
 
@@ -131,7 +131,7 @@ impl StepStatus {
         StepStatus::RollbackFailed,
     ];
 
-    /// Its word.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             StepStatus::Pending => "pending",
@@ -162,7 +162,7 @@ pub struct RunView {
     pub name: Arc<str>,
     /// The composition's dialect.
     pub dialect: Dialect,
-    /// How it stands.
+    /// Its status.
     pub status: RunStatus,
     /// Whether everything worked.
     pub success: bool,
@@ -170,22 +170,22 @@ pub struct RunView {
     pub output: Value,
     /// Every output key with its value.
     pub results: Shared<Map>,
-    /// What went wrong.
+    /// Errors.
     pub errors: Vec<ErrorView>,
-    /// What was noticed.
+    /// Warnings.
     pub warnings: Vec<String>,
-    /// What a person is asked, while the run waits.
+    /// Open questions, while the run waits for a person.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waiting_for: Vec<WaitView>,
     /// Every step.
     pub steps: Vec<StepView>,
-    /// Names that steps gave.
+    /// Names that steps set.
     pub state: Map,
-    /// Steps that ran, however often.
+    /// Steps that ran, each counted once.
     pub steps_executed: usize,
-    /// Steps that worked.
+    /// Steps that succeeded.
     pub steps_succeeded: usize,
-    /// Steps that did not.
+    /// Steps that failed.
     pub steps_failed: usize,
     /// RFC 3339, absent before the start.
     pub started_at: Option<Timestamp>,
@@ -202,21 +202,21 @@ pub struct RunView {
 /// One step of a run.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct StepView {
-    /// Its id, with the bodies and iterations around it.
+    /// Its path, with enclosing bodies and iterations.
     pub id: Arc<str>,
-    /// What kind of step.
+    /// The kind of step.
     pub kind: &'static str,
     /// The tool, for steps that call one.
     pub tool: Option<Arc<str>>,
-    /// How it stands.
+    /// Its status.
     pub status: StepStatus,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// What it was given.
+    /// Its arguments.
     pub input: Value,
-    /// What it returned.
+    /// Its value.
     pub output: Value,
-    /// How it failed.
+    /// Its failure.
     pub error: Option<ErrorView>,
     /// Why it was skipped.
     pub reason: Option<String>,
@@ -231,21 +231,21 @@ pub struct StepView {
     pub would: Option<EffectView>,
 }
 
-/// What a step would do to the world.
+/// The effect of a step in a dry run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct EffectView {
-    /// At worst.
+    /// The effect, at worst.
     pub effect: Impact,
-    /// How it would be taken back.
+    /// Its rollback.
     pub rollback: RollbackView,
-    /// Whether it would ask first.
+    /// Whether it needs confirmation.
     pub confirms: bool,
     /// Whether it was really called, because it only reads.
     pub called: bool,
 }
 
 impl EffectView {
-    /// What a step of a plan would do, with what it is given as far as that is known.
+    /// The effect of a step of a plan, with its arguments as far as they are known.
     pub fn of(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> EffectView {
         let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
         EffectView {
@@ -257,14 +257,14 @@ impl EffectView {
     }
 }
 
-/// What somebody decided in a run.
+/// A decision of a person in a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct DecisionView {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// Who.
+    /// The person.
     pub by: Arc<str>,
-    /// What, in words.
+    /// The decision, in words.
     pub what: String,
 }
 
@@ -273,18 +273,19 @@ pub struct DecisionView {
 pub struct AttemptView {
     /// The step.
     pub step: Arc<str>,
-    /// What was called.
+    /// The tool.
     pub tool: String,
-    /// When it was announced.
+    /// When it was recorded.
     pub started_at: Timestamp,
-    /// How long it took, absent while it is open.
+    /// Its duration; absent while it is open.
     pub duration_ms: Option<u64>,
-    /// `done`, `failed`, `in_doubt`, `lost` when the engine stopped meanwhile, `cancelled`, or `open`.
+    /// `done`, `failed`, `in_doubt`, `lost` if the engine stopped during it, `cancelled`, or
+    /// `open`.
     pub outcome: &'static str,
-    /// What kind of failure.
+    /// The kind of failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Code>,
-    /// What went wrong.
+    /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -296,13 +297,13 @@ pub struct ErrorView {
     pub step: Option<Arc<str>>,
     /// The tool.
     pub tool: Option<Arc<str>>,
-    /// What kind.
+    /// The kind of failure.
     pub code: Code,
-    /// What went wrong.
+    /// The message.
     pub message: String,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// When: `check`, `call`, `rollback`, …
+    /// The phase: `check`, `call`, `rollback`, …
     pub phase: &'static str,
     /// Whether trying again may help.
     pub retryable: bool,
@@ -329,28 +330,28 @@ impl ErrorView {
     }
 }
 
-/// A plan, for people and programs.
+/// A plan as surfaces publish it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanView {
     /// The hash of its meaning.
     pub hash: Arc<str>,
     /// The composition's name.
     pub name: Arc<str>,
-    /// What it does.
+    /// Its description.
     pub description: Arc<str>,
     /// Its version, as written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<Arc<str>>,
-    /// What its author says beyond that: `documentation.summary`.
+    /// The author's `documentation.summary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<Arc<str>>,
     /// The composition's dialect.
     pub dialect: Dialect,
     /// One confirmation for the whole run.
     pub atomic: bool,
-    /// What it does to the world, at worst.
+    /// Its effect, at worst.
     pub effect: Impact,
-    /// How long it usually takes: as measured, else as its author says.
+    /// The typical duration: as measured, else the author's estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub estimated_duration_ms: Option<u64>,
     /// JSON Schema of its input.
@@ -359,15 +360,15 @@ pub struct PlanView {
     pub output: Value,
     /// Its steps, in the order of the text.
     pub steps: Vec<PlanStepView>,
-    /// Steps that may run together, by how many come before them.
+    /// Steps that may run in parallel, by the number of steps before them.
     pub together: Vec<Vec<Arc<str>>>,
     /// The longest chain of steps.
     pub longest_path: Vec<Arc<str>>,
-    /// What each tool's definition is pinned to.
+    /// The hash of each tool's pinned definition.
     pub tools: BTreeMap<String, String>,
-    /// What is done about failures.
+    /// Error handling.
     pub error_handling: ErrorHandlingView,
-    /// Its author, tags and the like, as written.
+    /// Metadata of its author, as written.
     #[serde(skip_serializing_if = "says_nothing")]
     pub metadata: Value,
 }
@@ -376,14 +377,14 @@ fn says_nothing(metadata: &Value) -> bool {
     metadata.as_object().is_none_or(|members| members.is_empty())
 }
 
-/// What is done about failures.
+/// Error handling.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorHandlingView {
-    /// When a step fails for good.
+    /// The strategy when a step fails for good.
     pub failure_strategy: &'static str,
-    /// Whether completed steps are undone.
+    /// Whether completed steps are rolled back.
     pub rollback_on_failure: bool,
-    /// Retries of a step without a number of its own.
+    /// Retries of a step that sets none itself.
     pub max_retries: Option<u32>,
 }
 
@@ -392,18 +393,18 @@ pub struct ErrorHandlingView {
 pub struct PlanStepView {
     /// Its id.
     pub id: Arc<str>,
-    /// What kind of step.
+    /// The kind of step.
     pub kind: &'static str,
     /// The tool's id.
     pub tool: Option<Arc<str>>,
-    /// Steps that come first.
+    /// Steps that must finish first.
     pub needs: Vec<Arc<str>>,
-    /// Where a program may go on after it; a graph has no such thing.
+    /// Where a program may continue after it; empty in a graph.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<TransitionView>,
-    /// What it does to the world.
+    /// Its effect.
     pub effect: Impact,
-    /// How it is taken back.
+    /// Its rollback.
     pub rollback: RollbackView,
     /// Its condition.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -414,28 +415,28 @@ pub struct PlanStepView {
     /// For one attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// Whether it asks before it is called.
+    /// Whether it needs confirmation.
     pub confirms: bool,
-    /// Whether that depends on what it is given.
+    /// Whether that depends on its arguments.
     #[serde(skip)]
     pub confirms_sometimes: bool,
-    /// The bodies inside, each with its steps.
+    /// Its nested bodies, with their steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub bodies: Vec<PlanBodyView>,
 }
 
-/// Where a program may go on after a step.
+/// A transition of a program after a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct TransitionView {
-    /// What the step came to.
+    /// The outcome of the step.
     pub after: TransitionCause,
-    /// The id of the next step; absent means that the program is over.
+    /// The id of the next step; absent means the end of the program.
     pub to: Option<Arc<str>>,
-    /// Whether it is the step that follows in the text.
+    /// Whether it is the next step in the text.
     pub in_sequence: bool,
 }
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TransitionCause {
@@ -443,38 +444,38 @@ pub enum TransitionCause {
     Success,
     /// It was skipped.
     Skip,
-    /// It failed, and that is tolerated.
+    /// It failed, and the failure is tolerated.
     Failure,
 }
 
-/// A body inside a step.
+/// A nested body of a step.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlanBodyView {
-    /// The branch's id, the case's condition, or what else tells it from its siblings.
+    /// The branch's id, the case's condition, or another label that is unique among its siblings.
     pub label: String,
     /// Its steps.
     pub steps: Vec<PlanStepView>,
 }
 
-/// How a step is taken back.
+/// The rollback of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RollbackView {
-    /// It leaves no trace.
+    /// Not needed: it has no side effects.
     NotNeeded,
-    /// Nobody said how.
+    /// Not declared.
     Unknown,
     /// By a call.
     Call {
-        /// Of this tool.
+        /// The rollback tool.
         tool: Arc<str>,
     },
-    /// Not at all.
+    /// Impossible.
     Impossible {
-        /// Why not.
+        /// The reason.
         reason: Arc<str>,
     },
-    /// By undoing the steps inside.
+    /// By rolling back the steps inside.
     Inside,
 }
 
@@ -519,7 +520,7 @@ impl PlanView {
     }
 }
 
-/// Groups of steps that may run together, and the longest chain of steps.
+/// Groups of steps that may run in parallel, and the longest chain of steps.
 type ExecutionOrder = (Vec<Vec<Arc<str>>>, Vec<Arc<str>>);
 
 fn graph_order(plan: &Plan) -> ExecutionOrder {
@@ -531,7 +532,7 @@ fn graph_order(plan: &Plan) -> ExecutionOrder {
     (together, plan.longest_path().iter().map(|step| step.step.id.clone()).collect())
 }
 
-/// One step at a time; its longest path is the one on which everything succeeds.
+/// One step at a time; the longest path is the one on which everything succeeds.
 fn program_order(plan: &Plan) -> ExecutionOrder {
     let body = &plan.composition.body;
     let ways = body.transitions();
@@ -628,8 +629,8 @@ impl PlanStepView {
     }
 }
 
-/// Whether a tool that a run may call on its way forward asks first, with this or with something, or what
-/// would take that back.
+/// Whether a forward call of a run, or its rollback, needs confirmation, with these arguments or
+/// with any.
 fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
     let step = &planned.step;
     let candidates = 0..=u16::try_from(step.fallback.len()).unwrap_or(u16::MAX);
@@ -668,7 +669,7 @@ impl RollbackView {
     }
 }
 
-/// What tells the bodies of a step from each other.
+/// Labels of a step's bodies.
 pub(crate) fn body_labels(step: &Step) -> Vec<String> {
     match &step.kind {
         StepKind::Parallel { branches, .. } => branches.iter().map(|b| b.id.to_string()).collect(),

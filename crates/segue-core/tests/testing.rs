@@ -156,7 +156,7 @@ fn every_difference_is_found_with_its_line() {
             "11: unexpected call of `bank:pay` by step `pay` with {\"amount\":70}",
             "13: expected a call of `book` after `pay`; the calls were: book, pay",
             "15: expected step `pay` to be `skipped`, it is `success`",
-            "16: expected step `book` to be taken back, it is `success`",
+            "16: expected step `book` to be rolled back, it is `success`",
             "18: expected [timeout] of step `pay`; nothing went wrong",
         ]
     );
@@ -172,7 +172,7 @@ fn a_call_that_nobody_answers_and_an_answer_that_nobody_asks_for_fail_a_strict_t
 ";
     let found = misses(unanswered);
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("every answer of `pay` was used already"), "{found:?}");
+    assert!(found[0].contains("all answers of `pay` are used"), "{found:?}");
     let unused = format!("{ANSWERS}      cancel: {{ returns: {{}} }}\n");
     assert_eq!(misses(&unused), ["7: missing call: an answer of `cancel` was never used"]);
     // One that is not strict takes what comes.

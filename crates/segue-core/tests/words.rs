@@ -220,7 +220,7 @@ fn a_refusal_a_shrug_and_a_cut_answer_are_told_apart() {
     let (mut conversation, _) = begin(Limits::default());
     let nothing = r#"{"reasoning": "no tool sends mail", "tools": [], "executionOrder": []}"#;
     let shrug = unplanned(conversation.handle(said(nothing)));
-    assert_eq!(shrug.message, "the model found no tools for it: no tool sends mail");
+    assert_eq!(shrug.message, "the model found no tools for the request: no tool sends mail");
 
     let (mut conversation, _) = begin(Limits::default());
     let cut = good().to_string();
@@ -268,7 +268,7 @@ fn tokens_are_bounded() {
     let (mut conversation, _) = begin(Limits { llm_tokens_max: 150, ..Limits::default() });
     prompt(conversation.handle(said("?")));
     let gone = unplanned(conversation.handle(said("?")));
-    assert_eq!(gone.message, "no plan came of 220 tokens");
+    assert_eq!(gone.message, "220 tokens gave no plan");
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! A document of any dialect → the same in native words.
+//! Converts a document of any dialect into the native dialect.
 //!
-//! What is written is the tree that the document means, so that it compiles to the same plan. No tool
-//! is asked: conversion is about words.
+//! The converter writes the tree that the document lowers to, so the result compiles to the same
+//! plan. It needs no tools, because only the notation changes.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::limits::Limits;
 use crate::source::{Notation, Source, Span};
 use crate::value::Value;
 
-/// What came out of a conversion.
+/// The result of a conversion.
 #[derive(Debug)]
 pub struct ConvertedText {
-    /// The document in native words and in its own notation, when there is one.
+    /// The document in the native dialect and in its own notation, if the conversion succeeded.
     pub text: Option<Arc<str>>,
-    /// What was found in the document.
+    /// Findings about the document.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Writes a document as a native composition. YAML keeps its comments.
+/// Converts a document to a native composition. YAML keeps its comments.
 pub fn convert(source: &Source, limits: &Limits) -> ConvertedText {
     contained(|| convert_text(source, limits))
         .unwrap_or_else(|fault| ConvertedText { text: None, diagnostics: vec![fault] })
@@ -68,14 +68,14 @@ fn pretty(value: &Value) -> String {
     text
 }
 
-/// Why a converted text would not be taken for what it was made of.
+/// Why the converted text would not compile to the same composition.
 fn what_changes(source: &Source, text: &str, limits: &Limits) -> Option<String> {
     let before = errors_of(source, limits);
     let after = errors_of(&Source::new(source.name().to_owned(), text), limits);
     after.into_iter().find(|error| !before.contains(error))
 }
 
-/// What is wrong with the names and the order of a document, whatever its tools are.
+/// Errors in the names and the order of a document, independent of its tools.
 fn errors_of(source: &Source, limits: &Limits) -> Vec<String> {
     let messages = |findings: Vec<Diagnostic>| -> Vec<String> {
         let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);

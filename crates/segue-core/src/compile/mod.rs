@@ -1,8 +1,8 @@
-//! Text → [`Composition`], with every finding at once.
+//! Text → [`Composition`], with all findings.
 //!
-//! `source → document → dialect → resolve → check`. Compilation does not fail: it gives a
-//! composition when there are no errors, and all findings in any case. The path is the same for
-//! checking and for running, so what was checked is what runs.
+//! `source → document → dialect → resolve → check`. Compilation does not fail: it returns a
+//! composition if there are no errors, and all findings in any case. Checking and running compile
+//! the same way, so a run executes exactly the composition that was checked.
 
 mod check;
 mod convert;
@@ -27,36 +27,36 @@ use dialect::ReadDocument;
 pub use convert::{ConvertedText, convert};
 pub(crate) use typing::Typing;
 
-/// What came out of a text.
+/// The result of a compilation.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The composition, when nothing is wrong with it.
+    /// The composition, if there are no errors.
     pub composition: Option<Arc<Composition>>,
-    /// What was found, in the order of the text.
+    /// All findings, in the order of the text.
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Compiled {
-    /// Whether anything stops the composition from running.
+    /// Whether a finding is an error, which prevents running.
     pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(|finding| finding.severity == Severity::Error)
     }
 }
 
-/// Compiles a text against the tools that are known.
+/// Compiles a text against the tools of a catalog.
 pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
     contained(|| compile_text(source, catalog, limits))
         .unwrap_or_else(|fault| Compiled { composition: None, diagnostics: vec![fault] })
 }
 
-/// Does what a text asks for. A fault of ours becomes a finding about that text, and nothing else: one
-/// document must not end a process that has others. Everything public that takes a text goes through here.
+/// Catches panics of a reading and reports them as a finding: a bug that one document triggers must
+/// not end a process that serves others. Every public function that takes a text goes through here.
 pub(crate) fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
-    // Nothing that a panic could leave half done outlives the call: a text is read into new values.
+    // Each text is read into new values, so a panic leaves no half-changed state behind.
     catch_unwind(AssertUnwindSafe(read)).map_err(|panic| {
         let message = format!("Segue itself failed on this text: {}", panic_message(&*panic));
         Diagnostic::error(Code::Internal, message, Span::default())
-            .help("this is a fault of Segue, not of the text: please report it, with the text")
+            .help("this is a bug in Segue, not in the text: please report it, with the text")
     })
 }
 
@@ -86,8 +86,8 @@ fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled
     finish(Some(composition), diagnostics, limits)
 }
 
-/// Reads only what a composition is called and what it takes, so that others can be checked
-/// against it before it is compiled itself.
+/// Reads only the name and the input of a composition, so that its callers can be checked before it
+/// is compiled.
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     let read = || {
         let root = document::read(source, ReadLimits::for_documents(limits)).ok()?;
@@ -96,7 +96,7 @@ pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     contained(read).ok().flatten()
 }
 
-/// Reads what a template says of its composition, without compiling that.
+/// Reads the envelope of a template without compiling its composition.
 pub fn read_template(
     source: &Source,
     limits: &Limits,
@@ -117,7 +117,7 @@ fn template_of(source: &Source, limits: &Limits) -> Result<CompositionTemplate, 
     Ok(template)
 }
 
-/// What is known of a composition's result.
+/// The inferred type of a composition's result.
 pub fn output_type(composition: &Composition) -> Type {
     Typing::new(composition).output()
 }
@@ -132,7 +132,7 @@ fn finish(
     diagnostics.sort_by_key(in_order);
     diagnostics.dedup();
     if diagnostics.len() > limits.diagnostics_max {
-        // What matters most stays. That there is more stops nothing that the rest would not stop.
+        // Keeps the most severe findings; the ones beyond the limit are only counted.
         diagnostics.sort_by_key(|finding| finding.severity);
         let rest = diagnostics.split_off(limits.diagnostics_max);
         diagnostics.sort_by_key(in_order);
@@ -148,7 +148,7 @@ fn finish(
 mod tests {
     use super::*;
 
-    /// A fault of ours is a finding about the text, and the process goes on.
+    /// A panic becomes a finding about the text, and the process continues.
     #[test]
     fn a_panic_is_a_finding() {
         let fault = contained(|| -> u8 { panic!("planted {}", 1) }).unwrap_err();

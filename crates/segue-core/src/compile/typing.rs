@@ -1,4 +1,4 @@
-//! What is known of every step's value, worked out when asked for.
+//! Types of all step values of a composition, inferred on demand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,37 +15,37 @@ use crate::types::{FieldLookup, Type};
 /// The types of one composition.
 pub(crate) struct Typing<'a> {
     composition: &'a Composition,
-    /// Whether a tool without a schema is taken to return what it returned so far.
-    by_practice: bool,
+    /// Whether a tool without a schema is assumed to return values of the observed shape.
+    uses_observed: bool,
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
     known: RefCell<Vec<TypeCacheEntry>>,
-    /// The same for names that steps give.
+    /// The same cache for names that steps define.
     known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), TypeCacheEntry>>,
-    /// In a program, the steps that give each name of the state, and what is known of the name.
+    /// In a program, the steps that set each state name, and the type of the name.
     state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)>,
 }
 
 #[derive(Clone)]
 enum TypeCacheEntry {
     Not,
-    /// Being worked out: whoever asks now is part of a cycle.
+    /// Being inferred: a request for it now means a cycle.
     Asked,
     Yes(Type),
 }
 
 impl<'a> Typing<'a> {
-    /// The types as tools declare them.
+    /// Types from the tools' declared schemas.
     pub(crate) fn new(composition: &'a Composition) -> Typing<'a> {
         Typing::with(composition, false)
     }
 
-    /// The types if tools without a schema go on as they did.
+    /// Types that also use the observed values of tools without a schema.
     pub(crate) fn from_observed(composition: &'a Composition) -> Typing<'a> {
         Typing::with(composition, true)
     }
 
-    fn with(composition: &'a Composition, by_practice: bool) -> Typing<'a> {
+    fn with(composition: &'a Composition, uses_observed: bool) -> Typing<'a> {
         let mut steps = Vec::new();
         let mut state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)> =
             BTreeMap::new();
@@ -62,7 +62,7 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![TypeCacheEntry::Not; steps.len()]);
-        Typing { composition, by_practice, steps, known, known_names: RefCell::default(), state }
+        Typing { composition, uses_observed, steps, known, known_names: RefCell::default(), state }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -137,7 +137,7 @@ impl<'a> Typing<'a> {
         let declared = call.tool.as_ref().and_then(|tool| tool.output.as_ref());
         match (declared, observed_schema(call)) {
             (Some(schema), _) => schema.ty().clone(),
-            (None, Some(shape)) if self.by_practice => shape.ty(),
+            (None, Some(shape)) if self.uses_observed => shape.ty(),
             _ => Type::Any,
         }
     }
@@ -146,13 +146,13 @@ impl<'a> Typing<'a> {
         let jumps =
             |step: &Arc<Step>| step.on_success.next.is_some() || step.on_failure.next.is_some();
         if body.steps.iter().any(jumps) {
-            // Which step is the last depends on how the others end.
+            // The last step is known only at run time.
             return Type::Any;
         }
         body.steps.last().map_or(Type::Null, |step| self.value(step.index))
     }
 
-    /// The type of a template; what is wrong with it is somebody else's concern.
+    /// The type of a template; [`super::check`] reports its errors.
     pub(crate) fn of(&self, template: &Template) -> Type {
         template.infer(self, &mut |_, _| {})
     }
@@ -169,8 +169,7 @@ impl<'a> Typing<'a> {
         }
     }
 
-    /// The type of a name that a step gives. Names that read names that read names are common, so
-    /// each is worked out once.
+    /// The type of a name that a step defines. Cached, because names often refer to other names.
     fn given(&self, index: StepIndex, name: &Arc<str>) -> Type {
         let key = (index, name.clone());
         let before = self.known_names.borrow_mut().insert(key.clone(), TypeCacheEntry::Asked);
@@ -183,7 +182,7 @@ impl<'a> Typing<'a> {
         ty
     }
 
-    /// The type of a name of the state: a parameter's, or that of any step that gives it.
+    /// The type of a state name: the parameter's, or the union over all steps that set it.
     fn in_state(&self, name: &Arc<str>) -> Type {
         let parameter = match self.input().field(name) {
             FieldLookup::Found { ty, .. } => Some(ty),
@@ -224,7 +223,7 @@ impl<'a> Typing<'a> {
         let source = step.on_success.map_outputs.iter().find(|(_, given)| given == name);
         match source {
             Some((field, _)) if &**field == "." => self.value(index),
-            // A field may also be found in the value's `data`, so only a declared one is certain.
+            // A field may also come from the value's `data`, so only a declared one is certain.
             Some((field, _)) => match self.value(index).field(field) {
                 FieldLookup::Found { ty, required: true } => ty,
                 _ => Type::Any,
@@ -234,7 +233,7 @@ impl<'a> Typing<'a> {
     }
 }
 
-/// What a tool without a schema has returned so far, if there was enough of it.
+/// The observed schema of a tool without a declared one, if there are enough samples.
 pub(super) fn observed_schema(call: &ToolCall) -> Option<&Arc<InferredSchema>> {
     let tool = call.tool.as_ref().filter(|tool| tool.output.is_none())?;
     let shape = tool.observed.as_ref()?.output.as_ref()?;
@@ -283,7 +282,7 @@ impl TypeScope for Typing<'_> {
     }
 }
 
-/// The same names, with what a call at hand returned and was given.
+/// The scope of a step, extended by the output and the arguments of one call.
 pub(crate) struct CallTyping<'a> {
     pub(crate) outer: &'a Typing<'a>,
     pub(crate) output: Type,
@@ -305,7 +304,7 @@ impl TypeScope for CallTyping<'_> {
 }
 
 impl<'a> CallTyping<'a> {
-    /// For expressions over what this call returned.
+    /// For expressions over the output of this call.
     pub(crate) fn of_call(outer: &'a Typing<'a>, call: &ToolCall) -> CallTyping<'a> {
         let args = call.tool.as_ref().map_or(Type::Any, |tool| tool.input.ty().clone());
         CallTyping { outer, output: outer.output_of(call), args }

@@ -18,11 +18,11 @@ pub struct CodeTool {
     pub atomic: bool,
     /// The parts, once they were looked up. Nothing else can be called.
     pub parts: BTreeMap<ToolId, Arc<ToolSpec>>,
-    /// Whether the code itself may destroy something, beside what its parts do.
+    /// Whether the code itself may destroy data, apart from its parts.
     pub is_destructive: bool,
 }
 
-/// Says of arguments whether a call with them asks a person first.
+/// Decides from a call's arguments whether a person must confirm it.
 #[derive(Clone, Default)]
 pub struct ConfirmWhen(Arc<OnceLock<ConfirmRule>>);
 
@@ -31,19 +31,20 @@ type ConfirmFn = dyn Fn(&Value, &[Arc<str>]) -> bool + Send + Sync;
 #[derive(Clone)]
 struct ConfirmRule {
     asks: Arc<ConfirmFn>,
-    /// Whether a call asks by this alone, whatever the effect of the tool is.
+    /// Whether this rule alone decides, whatever the effect of the tool is.
     is_exact: bool,
 }
 
 impl ConfirmWhen {
-    /// Asks when this is true, and by the effect of the tool.
+    /// Confirms when `asks` returns true, and also when the effect of the tool requires it.
     pub fn new(asks: impl Fn(&Value) -> bool + Send + Sync + 'static) -> ConfirmWhen {
         let rule = ConfirmRule { asks: Arc::new(move |args, _| asks(args)), is_exact: false };
         ConfirmWhen(Arc::new(OnceLock::from(rule)))
     }
 
-    /// Asks exactly when this is true of arguments, and of what the composition that is run may overwrite
-    /// without asking: the tool may destroy something, and knows with which arguments it does.
+    /// Confirms only when the function returns true for the arguments and for the patterns that the
+    /// composition may overwrite without asking. For a destructive tool that knows which arguments
+    /// destroy data.
     pub fn exact(
         asks: impl Fn(&Value, &[Arc<str>]) -> bool + Send + Sync + 'static,
     ) -> ConfirmWhen {
@@ -51,19 +52,19 @@ impl ConfirmWhen {
         ConfirmWhen(Arc::new(OnceLock::from(rule)))
     }
 
-    /// Whether calls ask by this alone, whatever the effect of the tool is.
+    /// Whether this rule alone decides, whatever the effect of the tool is.
     pub fn is_exact(&self) -> bool {
         self.0.get().is_some_and(|rule| rule.is_exact)
     }
 
-    /// Whether a call with these arguments asks. Code that panics has not said that it does not, and
-    /// code that is missing, because a plan was read from a store, has not either.
+    /// Whether a call with these arguments needs confirmation. It does when the rule panics, and
+    /// when the rule is missing because the plan was read from a store.
     pub fn must_confirm(&self, args: &Value, overwrites: &[Arc<str>]) -> bool {
         let Some(rule) = self.0.get() else { return true };
         std::panic::catch_unwind(AssertUnwindSafe(|| (rule.asks)(args, overwrites))).unwrap_or(true)
     }
 
-    /// Goes by the code of the same tool as it is here, where its own is missing.
+    /// Takes the rule of the registered tool when this one has none.
     pub fn bind(&self, here: &ConfirmWhen) {
         if let Some(rule) = here.0.get() {
             let _ = self.0.set(rule.clone());
@@ -78,14 +79,14 @@ impl fmt::Debug for ConfirmWhen {
 }
 
 impl CodeTool {
-    /// Parts that were declared and not looked up yet.
+    /// Parts that are declared and not yet resolved.
     pub fn new(of: impl IntoIterator<Item = impl Into<Arc<str>>>, atomic: bool) -> CodeTool {
         let declared_parts = of.into_iter().map(Into::into).collect();
         CodeTool { declared_parts, atomic, ..CodeTool::default() }
     }
 
-    /// Whether a call asks because of what the tool does: by itself, or, when one yes covers all,
-    /// through a part. The parts of a tool that is not atomic ask for themselves.
+    /// Whether a call needs confirmation: because of the code itself, or, in an atomic tool,
+    /// because of a part. Parts of a tool that is not atomic are confirmed one by one.
     pub fn must_confirm(&self) -> bool {
         self.is_destructive
             || (self.atomic && self.parts.values().any(|part| part.may_ask_person()))

@@ -1,8 +1,8 @@
-//! The languages that compositions are written in.
+//! The dialects of compositions.
 
 use serde::{Deserialize, Serialize};
 
-/// Which language a composition was written in; only results are shaped by it.
+/// The dialect of a composition; it only affects the shape of results.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -15,7 +15,7 @@ pub enum Dialect {
     Chain,
     /// Steps with `tool_id`.
     Skill,
-    /// A tool made of declared sub-tools.
+    /// A code tool with declared parts.
     Composed,
     /// `tools[]` with `dependsOn`.
     Plan,
@@ -27,7 +27,7 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// The words of the language.
+    /// The names of the dialects.
     pub const WORDS: &'static [&'static str] =
         &["composition", "chain", "skill", "composed", "plan", "toolhive", "arazzo"];
 

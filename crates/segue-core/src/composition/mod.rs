@@ -1,8 +1,8 @@
-//! The one intermediate representation: what a composition means, whatever dialect it came in.
+//! The intermediate representation: a composition, independent of its dialect.
 //!
-//! Holding a [`Composition`] that came out of [`crate::compile::compile`] proves that its names
-//! resolve, its expressions parse, its tools exist and its steps are reachable. Nothing in here
-//! knows a dialect or a notation; spans are kept for messages alone.
+//! A [`Composition`] from [`crate::compile::compile`] has resolved names, parsed expressions,
+//! existing tools and reachable steps. Nothing in here depends on a dialect or a notation; spans
+//! serve messages only.
 
 mod code_tool;
 mod dialect;
@@ -22,23 +22,23 @@ use crate::value::Value;
 
 pub use dialect::Dialect;
 
-/// What is done when a step fails for good.
+/// What the run does when a step fails for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// Stop at once.
     #[default]
     FailFast,
-    /// Go on with what does not depend on it.
+    /// Continue with steps that do not depend on the failed one.
     PartialSuccess,
-    /// Stop, then undo.
+    /// Stop, then roll back.
     Rollback,
     /// Retry, then stop.
     Retry,
 }
 
 impl Strategy {
-    /// The words of the language, in its order.
+    /// The names of the strategies, in the order of the language.
     pub const WORDS: &'static [&'static str] =
         &["fail_fast", "partial_success", "rollback", "retry"];
 
@@ -64,25 +64,26 @@ impl Strategy {
     }
 }
 
-/// What becomes of a reference in a tool's arguments that has no value.
+/// What happens to a reference without a value in a tool's arguments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unresolved {
     /// The step fails.
     #[default]
     Fail,
-    /// It stays in the arguments as it was written, and the run says so.
+    /// It stays in the arguments as written, and the run reports it.
     Keep,
 }
 
-/// Bounds that an author or a host sets to a composition. They are looked at when it is checked, and
-/// again where a run makes more of it than was written.
+/// Limits that an author or a host sets for a composition. `check` enforces them, and the run does
+/// so again for compositions that it expands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompositionGuards {
-    /// Steps, bodies included; absent means the limit of all compositions.
+    /// Steps, bodies included; `None` means the general limit.
     pub max_steps: Option<u32>,
-    /// The only tools that its steps may call, by id or by name; absent means all, empty means none.
+    /// The only tools that its steps may call, by id or by name; `None` means all, empty means
+    /// none.
     pub allowed_tools: Option<Vec<Arc<str>>>,
-    /// Calls that a run of it may make, attempts included; absent means the limit of all runs.
+    /// Calls that one run may make, attempts included; `None` means the general limit.
     pub max_tool_calls: Option<u32>,
 }
 
@@ -95,16 +96,16 @@ impl CompositionGuards {
     }
 }
 
-/// How long to wait between attempts.
+/// Delays between attempts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Backoff {
     /// Before the first retry.
     pub initial_ms: Millis,
-    /// How much longer each time.
+    /// The factor between two delays.
     pub factor: f64,
     /// Never longer than this.
     pub max_ms: Millis,
-    /// Whether the wait is drawn from zero up to that length.
+    /// Whether the delay is drawn from zero up to that length.
     pub jitter: bool,
 }
 
@@ -114,16 +115,16 @@ impl Default for Backoff {
     }
 }
 
-/// What the whole composition does about failures.
+/// Error handling of a whole composition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ErrorHandling {
-    /// When a step fails for good.
+    /// The strategy when a step fails for good.
     pub strategy: Strategy,
-    /// Whether completed steps are undone when the run fails.
+    /// Whether completed steps are rolled back when the run fails.
     pub rollback_on_failure: bool,
-    /// Retries of a step that has no number of its own.
+    /// Retries of a step that sets none itself.
     pub max_retries: Option<u32>,
-    /// Waits between attempts, where a step has none of its own.
+    /// Delays between attempts of a step that sets none itself.
     pub backoff: Backoff,
 }
 
@@ -136,49 +137,49 @@ pub struct Composition {
     pub description: Arc<str>,
     /// Semantic version, as written.
     pub version: Option<Arc<str>>,
-    /// Where it came from.
+    /// The dialect of its document.
     pub dialect: Dialect,
-    /// The id of the template around it, under which its runs are counted. It changes no meaning.
+    /// The id of its template, for usage statistics. It does not affect the run.
     pub template: Option<Arc<str>>,
     /// JSON Schema of the input; absent means anything.
     pub input: Option<Arc<Schema>>,
-    /// Keys that the caller's context must carry.
+    /// Keys that the caller's context must have.
     pub requires_context: Vec<Arc<str>>,
     /// One confirmation for the whole run.
     pub atomic: bool,
-    /// Patterns of files that a run may overwrite without asking, where its author may say so.
+    /// Patterns of files that a run may overwrite without asking, if its author has that right.
     pub overwrites: Vec<Arc<str>>,
     /// For the whole run.
     pub timeout_ms: Option<Millis>,
     /// Steps at once.
     pub max_concurrency: u32,
-    /// What it may be made of and may do.
+    /// Limits on its steps and calls.
     pub guards: CompositionGuards,
-    /// What becomes of references without a value.
+    /// What happens to references without a value.
     pub unresolved: Unresolved,
     /// The steps.
     pub body: Body,
     /// The result; absent means every output key with its value.
     pub output: Option<Template>,
-    /// What to do about failures.
+    /// Error handling.
     pub error_handling: ErrorHandling,
-    /// Author, tags and whatever else was written.
+    /// Author, tags and other members, as written.
     pub metadata: Value,
-    /// The text that it was compiled from, so that a run can be compiled again as it was.
+    /// The text that it was compiled from, so that a stored run can be compiled again.
     pub source: Source,
 }
 
 /// How the steps of a body follow each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Flow {
-    /// Each as soon as what it needs is there.
+    /// Each step starts as soon as its needs are done.
     #[default]
     Graph,
-    /// One cursor that may jump.
+    /// Steps run one at a time, in order, and may jump.
     Program,
 }
 
-/// Steps that belong together.
+/// A list of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// In the order of the text. Shared, so that a plan can hold them without a copy.
@@ -205,7 +206,7 @@ impl Body {
         self.walk(&mut |step| step.calls().into_iter().for_each(&mut *visit));
     }
 
-    /// The same, to change the calls.
+    /// The same, with mutable calls.
     pub fn walk_calls_mut(&mut self, visit: &mut dyn FnMut(&mut ToolCall)) {
         for step in &mut self.steps {
             let step = Arc::make_mut(step);
@@ -226,21 +227,20 @@ impl Body {
     }
 }
 
-/// Where a program may go on after one of its steps.
+/// Where a program continues after one of its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transitions {
     /// After success.
     pub success: Target,
-    /// Without a word of where: also what follows a step that is skipped.
+    /// The next step in the text that is not skipped in sequence; it also follows a skipped step.
     pub in_sequence: Target,
-    /// After a failure that is tolerated; absent when a failure ends the program.
+    /// After a tolerated failure; `None` when a failure ends the program.
     pub failure: Option<Target>,
 }
 
 impl Body {
-    /// For each step of a program, whether it is passed over in sequence: it is there for failures
-    /// that lead to it, and for nothing else. The first step is where the program begins, so it is
-    /// never passed over.
+    /// For each step of a program, whether sequential flow passes it over because only failures
+    /// lead to it. The first step is the start of the program, so it is never passed over.
     pub fn failure_only_steps(&self) -> Vec<bool> {
         let mut by_failure = vec![false; self.steps.len()];
         let mut by_success = vec![false; self.steps.len()];
@@ -259,7 +259,7 @@ impl Body {
         self.steps.iter().enumerate().map(is_passed_over).collect()
     }
 
-    /// Where a program goes on after each of its steps.
+    /// Where a program continues after each of its steps.
     pub fn transitions(&self) -> Vec<Transitions> {
         let passed_over = self.failure_only_steps();
         let mut in_sequence = Target::End;
@@ -285,51 +285,52 @@ impl Body {
 /// One step.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Its position in the text, bodies included; what references and plans call it.
+    /// Its position in the text, bodies included; references and plans use it.
     pub index: StepIndex,
     /// Unique in the composition.
     pub id: Arc<str>,
-    /// Where the id stands, or the step when it has none.
+    /// The span of the id, or of the step when it has none.
     pub id_span: Span,
     /// The whole step.
     pub span: Span,
     /// What it does.
     pub kind: StepKind,
-    /// Steps that the author says must come first.
+    /// Explicit `depends_on` entries.
     pub depends_on: Vec<(Arc<str>, Span)>,
-    /// Everything that must come first: by data, by word, by order. Positions in its own body.
+    /// All steps that must finish first: by reference, by `depends_on` or by order. Positions in
+    /// its own body.
     pub needs: Vec<Need>,
     /// Whether to run it at all.
     pub when: Option<Expr>,
-    /// Under which name its value is known, and where that was said.
+    /// The name of its value, with its span.
     pub output_key: Option<(Arc<str>, Span)>,
     /// For one attempt.
     pub timeout_ms: Option<Millis>,
     /// How often it is tried again.
     pub retry: Retry,
-    /// Whether what came back is a success.
+    /// Whether an answer counts as success.
     pub success_when: Option<Expr>,
-    /// Whether what came back is a failure.
+    /// Whether an answer counts as failure.
     pub fail_when: Option<Expr>,
     /// Tools to try when all attempts failed.
     pub fallback: Vec<ToolCall>,
-    /// What to do with a value.
+    /// What happens after success.
     pub on_success: OnSuccess,
-    /// What to do with a failure.
+    /// What happens after failure.
     pub on_failure: OnFailure,
-    /// How it is taken back.
+    /// The rollback as written.
     pub rollback: StepRollback,
-    /// The author's word that calling it twice is harmless, or not.
+    /// Whether the author says that calling it twice is harmless.
     pub idempotent: Option<bool>,
-    /// What really takes it back: the author's word, else the tool's; known after checking.
+    /// The effective rollback: the author's, else the tool's; set by `check`.
     pub resolved_rollback: ResolvedRollback,
     /// The same for each fallback.
     pub fallback_rollbacks: Vec<ResolvedRollback>,
     /// How to find out whether an unanswered call did its work.
     pub probe: Option<Probe>,
-    /// JSON Pointers to what must never be written down.
+    /// JSON Pointers to values that must never be stored.
     pub sensitive: Vec<Arc<str>>,
-    /// Whether a program enters it in passing although only failures lead to it.
+    /// Whether a program enters it in sequence although only failures jump to it.
     pub falls_through: bool,
 }
 
@@ -345,18 +346,19 @@ impl Step {
             _ => None,
         };
         let probe = self.probe.as_ref().map(|probe| &probe.call);
-        // The undo of the author's own words is the rollback above; a declared one was checked by
-        // whoever declared it.
+        // The author's rollback call is included. A rollback that a tool declares was checked with
+        // that tool.
         tool.into_iter().chain(&self.fallback).chain(rollback).chain(probe).collect()
     }
 }
 
-/// Something that must finish before a step starts.
+/// A step that must finish before another starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Need {
     /// Position in the same body.
     pub position: usize,
-    /// Whether the step reads its value without a `default(…)`: then a skipped need skips it too.
+    /// Whether the step reads its value without a `default(…)`: then a skipped need skips the step
+    /// too.
     pub reads_value: bool,
 }
 
@@ -369,7 +371,7 @@ pub enum StepKind {
     Parallel {
         /// The branches.
         branches: Vec<Branch>,
-        /// When it is over.
+        /// Which branches must finish.
         wait_for: WaitFor,
     },
     /// Runs a body once per item.
@@ -380,25 +382,25 @@ pub enum StepKind {
     Choose {
         /// In order.
         cases: Vec<Case>,
-        /// When none holds.
+        /// The `otherwise` body, if no condition holds.
         otherwise: Option<Body>,
     },
     /// Names for later steps.
     Set(Vec<(Arc<str>, Template)>),
     /// Asks a person.
     Approve {
-        /// What is asked.
+        /// The question.
         message: Template,
         /// JSON Schema of the answer's data.
         schema: Option<Arc<Schema>>,
-        /// How long the question stands.
+        /// How long to wait for an answer.
         timeout_ms: Option<Millis>,
-        /// What silence means.
+        /// The answer when the time is over.
         on_timeout: OnApprovalTimeout,
     },
     /// Waits.
     Wait {
-        /// How long: milliseconds or text such as `30s`, known when it runs.
+        /// The duration: milliseconds or text such as `30s`, evaluated at run time.
         duration: Template,
     },
     /// Runs a composition that an earlier step made.
@@ -406,7 +408,7 @@ pub enum StepKind {
 }
 
 impl StepKind {
-    /// The word that the language has for it.
+    /// Its keyword in the language.
     pub fn keyword(&self) -> &'static str {
         match self {
             StepKind::Tool(_) => "tool",
@@ -421,7 +423,7 @@ impl StepKind {
         }
     }
 
-    /// The bodies inside, in the order of the text.
+    /// The nested bodies, in the order of the text.
     pub fn bodies(&self) -> Vec<&Body> {
         match self {
             StepKind::Parallel { branches, .. } => branches.iter().map(|b| &b.body).collect(),
@@ -434,7 +436,7 @@ impl StepKind {
         }
     }
 
-    /// The bodies inside, to change them.
+    /// The nested bodies, mutable.
     pub fn bodies_mut(&mut self) -> Vec<&mut Body> {
         match self {
             StepKind::Parallel { branches, .. } => {
@@ -455,20 +457,20 @@ impl StepKind {
 pub struct ToolCall {
     /// As written.
     pub name: Arc<str>,
-    /// Where the name stands.
+    /// The span of the name.
     pub name_span: Span,
-    /// The tool that is meant; known after checking.
+    /// The resolved tool; set by `check`.
     pub tool: Option<Arc<ToolSpec>>,
     /// Its arguments.
     pub parameters: Params,
 }
 
-/// Arguments, with the places of their names.
+/// Arguments with their span.
 #[derive(Clone, Debug)]
 pub struct Params {
     /// An object, or one expression that gives an object.
     pub template: Template,
-    /// The whole of it; the tool's name when there is none.
+    /// The span of the arguments, or of the tool's name when there are none.
     pub span: Span,
 }
 
@@ -488,7 +490,7 @@ pub enum WaitFor {
     /// All branches.
     #[default]
     All,
-    /// The first that settles.
+    /// The first that finishes.
     Any,
     /// The first that succeeds.
     FirstSuccess,
@@ -501,33 +503,33 @@ pub struct LoopStep {
     pub over: Template,
     /// The item's name inside.
     pub item: Arc<str>,
-    /// What is done with each.
+    /// The steps for each item.
     pub body: Body,
     /// Each item's value; absent means the last step's.
     pub output: Option<Template>,
     /// Items at once.
     pub max_concurrency: u32,
-    /// Items at all.
+    /// The maximum number of items.
     pub max_iterations: Option<u32>,
     /// Whether one failed item fails the loop.
     pub on_item_failure: ItemFailure,
 }
 
-/// What a failed item means.
+/// What happens when an item fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ItemFailure {
     /// The loop fails.
     #[default]
     Stop,
-    /// The item is null and listed among the errors.
+    /// The item is null, and its failure is listed among the errors.
     Continue,
 }
 
 /// `repeat`
 #[derive(Clone, Debug)]
 pub struct RepeatStep {
-    /// What is done each round.
+    /// The steps of each round.
     pub body: Body,
     /// When to stop.
     pub until: Expr,
@@ -542,11 +544,11 @@ pub struct RepeatStep {
 pub struct Case {
     /// The condition.
     pub when: Expr,
-    /// What is done then.
+    /// The steps of the case.
     pub body: Body,
 }
 
-/// What silence means to a question.
+/// The answer to a question that times out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnApprovalTimeout {
@@ -557,40 +559,40 @@ pub enum OnApprovalTimeout {
     Approve,
 }
 
-/// How often a step is tried again.
+/// Retries of a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Retry {
-    /// Times; absent means the composition's number.
+    /// Their number; `None` means the composition's.
     pub max: Option<u32>,
-    /// Waits; absent means the composition's.
+    /// Delays; `None` means the composition's.
     pub backoff: Option<Backoff>,
-    /// Only after these failures; empty means all that may be retried.
+    /// Only after these codes; empty means after all retryable failures.
     pub on: Vec<crate::diagnostic::Code>,
 }
 
-/// What to do with a value.
+/// What happens after success.
 #[derive(Clone, Debug, Default)]
 pub struct OnSuccess {
     /// Field of the value → name in the state.
     pub map_outputs: Vec<(Arc<str>, Arc<str>)>,
     /// Name in the state → template.
     pub transform: Vec<(Arc<str>, Template)>,
-    /// Where a program goes on.
+    /// Where a program continues.
     pub next: Option<Next>,
 }
 
-/// Where a program goes on after a step, in place of the step that follows in the text.
+/// Where a program continues after a step, instead of the next step in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next {
     /// As written: a step's id or name, a tool, or `end`.
     pub name: Arc<str>,
-    /// Where that stands.
+    /// The span of the name.
     pub span: Span,
-    /// What is meant.
+    /// The resolved target.
     pub target: Target,
 }
 
-/// What a `next` means.
+/// The target of a `next`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Target {
     /// The end of the body.
@@ -600,62 +602,61 @@ pub enum Target {
     Step(u32),
 }
 
-/// What to do with a failure.
+/// What happens after failure.
 #[derive(Clone, Debug, Default)]
 pub struct OnFailure {
-    /// Go on, with this value in place of the missing one.
+    /// The effect on the run.
     pub action: FailureAction,
-    /// The value that stands in.
+    /// The value of the failed step.
     pub default: Option<Template>,
-    /// Where a program goes on.
+    /// Where a program continues.
     pub next: Option<Next>,
 }
 
-/// What a failure of a step means to the run.
+/// The effect of a failed step on the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailureAction {
-    /// What the composition's strategy says.
+    /// The composition's strategy decides.
     #[default]
     Strategy,
     /// Stop, whatever the strategy.
     Stop,
-    /// Go on as if it had succeeded with `default`.
+    /// Continue as if it had succeeded with `default`.
     Continue,
 }
 
-/// How a step is taken back, as its author says.
+/// The rollback of a step, as its author wrote it.
 #[derive(Clone, Debug, Default)]
 pub enum StepRollback {
-    /// By what the tool declares.
+    /// The rollback that the tool declares.
     #[default]
     Declared,
-    /// It leaves no trace.
+    /// The step has no side effects.
     NotNeeded,
-    /// By this call; its templates see `output`, `args` and `input`.
+    /// This call; its templates see `output`, `args` and `input`.
     Call(ToolCall),
-    /// Not at all, and why.
+    /// Impossible, with a reason.
     Impossible {
-        /// Why not.
+        /// The reason.
         reason: Arc<str>,
     },
 }
 
-/// What takes a finished step back.
+/// The effective rollback of a finished step.
 ///
-/// Not an `Option`: "nothing to take back", "nobody knows how" and "cannot be taken back" are
-/// different promises.
+/// Not an `Option`: "not needed", "unknown" and "impossible" are different promises.
 #[derive(Clone, Debug, Default)]
 pub enum ResolvedRollback {
-    /// Nobody said how.
+    /// Neither the author nor the tool declares a rollback.
     #[default]
     Unknown,
-    /// The step leaves no trace outside the run, such as a search.
+    /// The step has no side effects, such as a search.
     NotNeeded,
-    /// This call takes it back.
+    /// This call rolls it back.
     Call(ToolCall),
-    /// It cannot be taken back, and why.
+    /// It cannot be rolled back.
     Impossible {
-        /// Why not.
+        /// The reason.
         reason: Arc<str>,
     },
 }
@@ -663,10 +664,10 @@ pub enum ResolvedRollback {
 /// How to find out whether an unanswered call did its work.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    /// The question.
+    /// The call that asks.
     pub call: ToolCall,
-    /// The answer that means "done".
+    /// The condition on the answer that means "done".
     pub done_when: Expr,
-    /// What the call would have returned, out of the answer; the answer itself when absent.
+    /// The value of the original call, computed from the answer; `None` means the answer itself.
     pub output: Option<Template>,
 }

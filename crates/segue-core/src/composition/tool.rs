@@ -1,4 +1,4 @@
-//! What is known of the tools: their definitions, as data.
+//! Tool definitions as data.
 //!
 //! A composition calls tools, and a tool may be a composition: so the two types stand in one module.
 
@@ -15,21 +15,21 @@ use crate::value::Value;
 
 pub use super::code_tool::{CodeTool, ConfirmWhen};
 
-/// What a tool does to the world, as far as it is known. `None` is "nobody said".
+/// The effect of a tool, as far as it is declared. `None` is "not declared".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Annotations {
     /// It changes nothing.
     pub read_only: Option<bool>,
-    /// It may destroy something; without it, writes only add.
+    /// It may destroy data; without it, writes only add.
     pub destructive: Option<bool>,
-    /// Calling it again with the same arguments changes nothing more.
+    /// Calling it again with the same arguments has no further effect.
     pub idempotent: Option<bool>,
-    /// It reaches beyond this machine.
+    /// It has effects beyond this machine.
     pub open_world: Option<bool>,
 }
 
-/// What a call does to the world.
+/// The effect of a call.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -37,18 +37,18 @@ pub struct Annotations {
 pub enum Impact {
     /// Nothing is called.
     None,
-    /// Reads only.
+    /// Only reads.
     Reads,
     /// Adds or changes something.
     Writes,
-    /// May destroy something.
+    /// May destroy data.
     Destroys,
-    /// Nothing is known of it, so the worst is assumed.
+    /// Not declared, so the worst is assumed.
     Unknown,
 }
 
 impl Annotations {
-    /// The effect that follows from what is known; unknown means the worst.
+    /// The effect that follows from the annotations; unknown means the worst.
     pub fn impact(self) -> Impact {
         match (self.read_only, self.destructive) {
             (Some(true), _) => Impact::Reads,
@@ -59,83 +59,84 @@ impl Annotations {
     }
 }
 
-/// When a call asks a person first.
+/// When a call needs confirmation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConfirmPolicy {
-    /// When it destroys, or when nothing is known of it.
+    /// If it destroys data, or if its effect is unknown.
     #[default]
     ByEffect,
-    /// Every time.
+    /// Always.
     Always,
-    /// Never: the operator vouches for it.
+    /// Never: the operator trusts it.
     Never,
 }
 
-/// How a tool's work is taken back, as its operator declared it: a tool and a template of its
-/// arguments, in the notation of compositions.
+/// The rollback of a tool, as its operator declares it: a tool and a template of its arguments, in
+/// the notation of compositions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeclaredRollback {
-    /// Nobody said anything.
+    /// Not declared.
     Unknown,
-    /// It leaves no trace.
+    /// It has no side effects.
     NotNeeded,
-    /// Another tool takes it back; `parameters` may hold templates over `output`, `args`, `input`.
+    /// Another tool rolls it back; `parameters` may hold templates over `output`, `args`, `input`.
     Call {
-        /// The tool that takes it back.
+        /// The rollback tool.
         tool: Arc<str>,
         /// Its arguments.
         parameters: Value,
     },
-    /// It cannot be taken back, and why.
+    /// It cannot be rolled back.
     Impossible {
-        /// Why not.
+        /// The reason.
         reason: Arc<str>,
     },
 }
 
-/// Everything that is known of one tool.
+/// The definition of a tool, and what Segue knows about it.
 #[derive(Clone, Debug)]
 pub struct ToolSpec {
     /// `namespace:name`
     pub id: ToolId,
-    /// What it does, for people and models.
+    /// A description for people and models.
     pub description: Arc<str>,
     /// JSON Schema of its arguments.
     pub input: Arc<Schema>,
-    /// JSON Schema of its value, when it declares one.
+    /// JSON Schema of its value, if declared.
     pub output: Option<Arc<Schema>>,
-    /// What it does to the world.
+    /// Its effect.
     pub annotations: Annotations,
-    /// How its work is taken back.
+    /// Its rollback.
     pub rollback: DeclaredRollback,
-    /// When it asks first.
+    /// When it needs confirmation.
     pub confirm: ConfirmPolicy,
-    /// Arguments with which it asks first, by its own word. No part of the definition.
+    /// A rule of the tool itself about arguments that need confirmation. No part of the definition.
     pub confirm_when: Option<ConfirmWhen>,
-    /// Rights that it needs.
+    /// Scopes that it needs.
     pub scopes: Vec<Arc<str>>,
-    /// Words that it is found by.
+    /// Tags for searching and filtering.
     pub tags: Vec<Arc<str>>,
-    /// The kind of tools that its operator counts it among. No part of the definition.
+    /// The category that its operator assigns. No part of the definition.
     pub category: Option<Arc<str>>,
-    /// What stands behind it. No part of the definition.
+    /// Its backend. No part of the definition.
     pub backend: Backend,
-    /// The composition behind it, when it is one.
+    /// Its composition, if it is one.
     pub composition: Option<Arc<Composition>>,
-    /// The tools that its code calls, when it calls any.
+    /// Its parts, if it is implemented in code that calls tools.
     pub code_tool: Option<CodeTool>,
-    /// What earlier calls have shown. No part of the definition.
+    /// Statistics of earlier calls. No part of the definition.
     pub observed: Option<ObservedStats>,
-    /// The hash of the definition as its source gave it, fields included that nobody here knows.
+    /// The hash of the definition as its source sent it, including unknown fields.
     pub pin: Option<Arc<str>>,
-    /// The hash of what the operator has behind it: a command's words, an address. No part of the
-    /// definition, because the same composition means the same elsewhere; but a run goes on with it only.
+    /// The hash of its backend's configuration: a command line, a URL. No part of the definition,
+    /// because a composition means the same with another backend; but a run resumes only with the
+    /// same one.
     pub backend_hash: Option<Arc<str>>,
 }
 
-/// What stands behind a tool.
+/// The backend of a tool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
     /// This process: a built-in, a composition, a tool of a program that embeds Segue.
@@ -143,14 +144,14 @@ pub enum Backend {
     Local,
     /// An MCP server.
     Mcp,
-    /// A program that is started for each call.
+    /// A program, started for each call.
     Command,
-    /// An HTTP operation of a provider.
+    /// An HTTP operation.
     Http,
 }
 
 impl Backend {
-    /// The format in which its definition came.
+    /// The format of its definition.
     pub fn format(self) -> &'static str {
         match self {
             Backend::Mcp => "mcp",
@@ -159,30 +160,30 @@ impl Backend {
     }
 }
 
-/// What earlier calls of a tool have shown.
+/// Statistics of a tool's earlier calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedStats {
-    /// Calls that ended.
+    /// Finished calls.
     pub calls: u64,
-    /// Those that failed.
+    /// Failed calls.
     pub failures: u64,
-    /// Half of them took no longer, in milliseconds.
+    /// The median duration, in milliseconds.
     pub p50_ms: u64,
-    /// Of twenty, nineteen took no longer.
+    /// The 95th percentile of the duration.
     pub p95_ms: u64,
-    /// What its values looked like, where no schema says so.
+    /// The observed shape of its values, if it has no output schema.
     pub output: Option<Arc<InferredSchema>>,
 }
 
 impl ObservedStats {
-    /// Whether there were enough calls to conclude anything from them.
+    /// Whether there are enough calls for a conclusion.
     pub fn has_enough_calls(&self) -> bool {
         self.calls >= 20
     }
 }
 
 impl ToolSpec {
-    /// A tool of which only the name and the argument schema are known.
+    /// A tool with only a name and an argument schema.
     pub fn new(id: ToolId, description: impl Into<Arc<str>>, input: Arc<Schema>) -> ToolSpec {
         ToolSpec {
             id,
@@ -205,17 +206,17 @@ impl ToolSpec {
         }
     }
 
-    /// Whether calling it again after an unanswered call is safe.
+    /// Whether repeating an unanswered call is safe.
     pub fn is_repeatable(&self) -> bool {
         self.annotations.read_only == Some(true) || self.annotations.idempotent == Some(true)
     }
 
-    /// Whether a call asks a person first; with some arguments, when it depends on them.
+    /// Whether a call may need confirmation, with some arguments at least.
     pub fn needs_confirmation(&self) -> bool {
         self.confirms_if(|_| true)
     }
 
-    /// Whether a call with these arguments asks a person first.
+    /// Whether a call with these arguments needs confirmation.
     pub fn must_confirm(&self, args: &Value) -> bool {
         self.must_confirm_within(args, &[])
     }
@@ -225,7 +226,7 @@ impl ToolSpec {
         self.confirms_if(|own| own.must_confirm(args, overwrites))
     }
 
-    /// Whether it depends on the arguments of a call if it asks.
+    /// Whether confirmation depends on the arguments.
     pub fn confirms_conditionally(&self) -> bool {
         self.needs_confirmation() && !self.confirms_if(|_| false)
     }
@@ -249,24 +250,25 @@ impl ToolSpec {
         }
     }
 
-    /// Whether a person may be asked on the way: by the call, or by those that it makes.
+    /// Whether a person may be asked during the call: for itself, or for calls that it makes.
     pub fn may_ask_person(&self) -> bool {
         let parts = self.code_tool.iter().flat_map(|composed| composed.parts.values());
         self.needs_confirmation() || parts.into_iter().any(|part| part.may_ask_person())
     }
 
-    /// Whether the yes to a call covers the calls of its parts: when everything is allowed anyway, and
-    /// when the tool is atomic. An atomic tool that was called was allowed, or none of its parts asks.
+    /// Whether the confirmation of a call covers its parts: when everything is allowed anyway, or when
+    /// the tool is atomic. An atomic tool runs only after a confirmation, or when none of its parts
+    /// needs one.
     pub fn confirmation_covers_parts(&self, all_allowed: bool) -> bool {
         all_allowed || self.code_tool.as_ref().is_some_and(|composed| composed.atomic)
     }
 
-    /// Whether its work can be taken back, as far as it is declared.
+    /// Whether it can be rolled back, as declared.
     pub fn can_roll_back(&self) -> bool {
         matches!(self.rollback, DeclaredRollback::NotNeeded | DeclaredRollback::Call { .. })
     }
 
-    /// The definition as a value: what is pinned in a plan and what its hash covers.
+    /// The definition as a value: a plan pins it, and its hash covers it.
     pub fn definition(&self) -> Value {
         let text = |text: &str| Value::from(text);
         let flag = |flag: Option<bool>| flag.map_or(Value::Null, Value::Bool);
@@ -308,7 +310,7 @@ impl ToolSpec {
         hex_digest(self.definition().to_canonical_json().as_bytes())
     }
 
-    /// Whether a run that was planned with this tool may go on with that one.
+    /// Whether a run that was planned with this tool may continue with `now`.
     pub fn is_compatible_with(&self, now: &ToolSpec) -> bool {
         if let (Some(then), Some(now)) = (&self.backend_hash, &now.backend_hash)
             && then != now
@@ -318,24 +320,24 @@ impl ToolSpec {
         self.hash() == now.hash() || self.with_current_metadata(now).hash() == now.hash()
     }
 
-    /// The same with what we say of our own tools now: that may be better in a later version, and means the
-    /// same. What code does follows from its parts.
+    /// This definition with the current metadata of our own tools: a later version may describe
+    /// them better, with the same meaning. The effect of code follows from its parts.
     fn with_current_metadata(&self, now: &ToolSpec) -> ToolSpec {
-        let mut told = self.clone();
+        let mut updated = self.clone();
         let is_ours = self.id.namespace() == BUILTIN;
         if is_ours {
-            told.description = now.description.clone();
+            updated.description = now.description.clone();
         }
         if is_ours || (self.code_tool.is_some() && now.code_tool.is_some()) {
-            told.annotations = now.annotations;
+            updated.annotations = now.annotations;
         }
-        if let (Some(composed), Some(now)) = (&mut told.code_tool, &now.code_tool) {
+        if let (Some(composed), Some(now)) = (&mut updated.code_tool, &now.code_tool) {
             for (id, part) in &mut composed.parts {
                 let still = now.parts.get(id).filter(|now| part.is_compatible_with(now));
                 *part = still.unwrap_or(part).clone();
             }
         }
-        told
+        updated
     }
 }
 
@@ -351,7 +353,7 @@ pub fn hex_digest(bytes: &[u8]) -> String {
 /// The namespace of the built-in tools.
 pub const BUILTIN: &str = "builtin";
 
-/// The namespace of tools that are code of the program which embeds Segue.
+/// The namespace of tools of the program that embeds Segue.
 pub const LOCAL: &str = "local";
 
 /// The namespace of compositions that are callable as tools.
@@ -374,8 +376,8 @@ mod tests {
         ToolSpec { code_tool: Some(composed), ..spec(id, destructive) }
     }
 
-    /// A run goes on with our own tools when only what we say of them has changed, also where code of
-    /// others is made of them; not with tools of others that changed.
+    /// A run continues with our own tools if only their metadata has changed, also as parts of
+    /// other code; not with changed tools of others.
     #[test]
     fn a_run_goes_on_with_what_means_the_same() {
         for (id, may) in [("builtin:files_edit", true), ("h:t", false)] {

@@ -1,8 +1,8 @@
 //! JSON (RFC 8259) → tree, in one pass over the bytes.
 //!
-//! Strict: what the RFC does not allow is refused at its place, and the usual slips (a trailing
-//! comma, a comment, `True`) are named. Text without escapes is copied once; only the keys of an
-//! object are looked at again, when it closes.
+//! Strict: the reader rejects everything that the RFC does not allow, at its position, and names
+//! common mistakes (a trailing comma, a comment, `True`). Text without escapes is copied once. The
+//! keys of an object are compared when it closes.
 //!
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnosti
 
 struct JsonReader<'a> {
     text: &'a str,
-    /// The next byte. Between two tokens, and so always between two characters.
+    /// Offset of the next byte; always between two tokens, so on a character boundary.
     at: usize,
     budget: ReadBudget,
 }
@@ -44,7 +44,7 @@ impl<'a> JsonReader<'a> {
         }
     }
 
-    /// Recursive, because the depth is bounded long before the stack is.
+    /// Recursive: the depth limit is far below what the stack allows.
     fn value(&mut self) -> ReadResult<Node> {
         let start = self.at;
         self.budget.count(1, char_span(self.text, start))?;
@@ -72,7 +72,8 @@ impl<'a> JsonReader<'a> {
         }
         self.budget.leave();
         self.budget.check_keys(&members)?;
-        // A vector starts with room for four; a hostile text can make that the larger part.
+        // A vector starts with capacity four; in a hostile text the unused capacity can outweigh
+        // the data.
         members.shrink_to_fit();
         Ok(members)
     }
@@ -116,7 +117,7 @@ impl<'a> JsonReader<'a> {
         Ok(())
     }
 
-    /// After an item: whether a comma promises another one, or `close` ends the list.
+    /// After an item: true if a comma follows, false if `close` ends the list.
     fn goes_on(&mut self, close: u8) -> ReadResult<bool> {
         self.skip_space();
         if self.eat(b',') {
@@ -195,7 +196,7 @@ impl<'a> JsonReader<'a> {
         Ok(text.into())
     }
 
-    /// The longest piece of a string that stands for itself.
+    /// The longest part of a string without escapes.
     fn run(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         let special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
@@ -227,7 +228,7 @@ impl<'a> JsonReader<'a> {
         Ok(char)
     }
 
-    /// `\u` and four digits; characters beyond 16 bits are written as two of them.
+    /// `\u` and four digits; characters beyond 16 bits take two of them.
     fn unicode_escape(&mut self, start: usize) -> ReadResult<char> {
         let first = self.code_unit()?;
         if let Some(char) = char::from_u32(first) {
@@ -312,7 +313,7 @@ impl<'a> JsonReader<'a> {
         self.advise(finding, wanted, word)
     }
 
-    /// Names the slip, when what was found is one that people make.
+    /// Adds help for a common mistake.
     fn advise(&self, finding: Diagnostic, wanted: ExpectedToken, word: &str) -> Diagnostic {
         let span = finding.span;
         let before = self.text[..self.at].trim_end();
@@ -344,7 +345,7 @@ impl<'a> JsonReader<'a> {
     }
 }
 
-/// What other notations write where JSON has `true`, `null` or a string.
+/// Words of other notations for `true`, `null` or a string.
 fn advise_word(finding: Diagnostic, word: &str) -> Diagnostic {
     let span = finding.span;
     match word.to_ascii_lowercase().as_str() {
@@ -357,7 +358,7 @@ fn advise_word(finding: Diagnostic, word: &str) -> Diagnostic {
     }
 }
 
-/// What the grammar asks for at a place.
+/// The token that the grammar expects at a position.
 #[derive(Clone, Copy)]
 enum ExpectedToken {
     Value,
@@ -384,8 +385,7 @@ impl ExpectedToken {
     }
 }
 
-/// The letters, digits and inner hyphens at a place: what people take for one word, or enough of
-/// it to show.
+/// The word at a position (letters, digits and inner hyphens), cut to a length that fits a message.
 fn word_at(text: &str, at: usize) -> &str {
     const CHARS_MAX: usize = 64;
     let rest = &text[at..];

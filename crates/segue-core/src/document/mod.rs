@@ -1,10 +1,10 @@
-//! Text → one tree in which every value knows where it was written.
+//! Text → one tree in which every value has a span.
 //!
-//! Two readers, one result: JSON by a strict reader of our own, YAML from a parser's events. Both
-//! keep numbers exactly, refuse duplicate keys and count size, depth, values and aliases while they
-//! read, so a hostile text ends in a finding before it costs memory.
+//! Two readers give the same tree: a strict JSON reader of our own, and YAML from a parser's
+//! events. Both keep numbers exactly, reject duplicate keys, and count size, depth, values and
+//! aliases while they read, so a hostile text ends in a finding before it costs memory.
 //!
-//! Not here: what the values mean ([`crate::compile::dialect`]).
+//! Not here: the meaning of the values ([`crate::compile::dialect`]).
 
 mod json;
 mod read_budget;
@@ -18,12 +18,12 @@ use crate::limits::Limits;
 use crate::source::{Notation, Source, Span};
 use crate::value::{Number, Value};
 
-/// A value with its place in the source.
+/// A value with its span in the source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where the value stands, quotes and brackets included.
+    /// The span of the value, including quotes and brackets.
     pub span: Span,
-    /// What it is.
+    /// The value.
     pub kind: NodeKind,
 }
 
@@ -40,16 +40,16 @@ pub enum NodeKind {
     String(Arc<str>),
     /// A list.
     Array(Vec<Node>),
-    /// Named values in the order in which they were written; no name occurs twice.
+    /// Members in the order of the text; keys are unique.
     Object(Vec<Member>),
 }
 
 /// One `key: value` of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
-    /// The name.
+    /// The key.
     pub key: Arc<str>,
-    /// Where the name stands.
+    /// The span of the key.
     pub key_span: Span,
     /// The value.
     pub value: Node,
@@ -61,13 +61,13 @@ impl Node {
         self.members().iter().find(|member| &*member.key == key).map(|member| &member.value)
     }
 
-    /// Where the name of a member stands, or the object when there is no such member.
+    /// The span of a member's key, or of the object if it has no such member.
     pub fn key_span(&self, key: &str) -> Span {
         let member = self.members().iter().find(|member| &*member.key == key);
         member.map_or(self.span, |member| member.key_span)
     }
 
-    /// The members of an object; none for anything else.
+    /// The members of an object; empty for other kinds.
     pub fn members(&self) -> &[Member] {
         match &self.kind {
             NodeKind::Object(members) => members,
@@ -75,7 +75,7 @@ impl Node {
         }
     }
 
-    /// The items of an array; none for anything else.
+    /// The items of an array; empty for other kinds.
     pub fn items(&self) -> &[Node] {
         match &self.kind {
             NodeKind::Array(items) => items,
@@ -83,7 +83,7 @@ impl Node {
         }
     }
 
-    /// The node that a JSON Pointer leads to; the nearest one above when it leads nowhere.
+    /// The node at a JSON Pointer, or its nearest existing ancestor.
     pub fn at_pointer(&self, pointer: &str) -> &Node {
         let mut at = self;
         for part in pointer.split('/').skip(1) {
@@ -100,8 +100,8 @@ impl Node {
         at
     }
 
-    /// The node that stands exactly there, below this one. What was repeated by an alias is found
-    /// where it was first written.
+    /// The node below this one with exactly this span. A value that an alias repeats is found at
+    /// its anchor.
     pub fn find(&self, span: Span) -> Option<&Node> {
         let holds = |node: &Node| node.span.start <= span.start && span.end <= node.span.end;
         let mut at = self;
@@ -129,7 +129,7 @@ impl Node {
         }
     }
 
-    /// The JSON word for the kind of value, for messages.
+    /// The JSON name of the kind, for messages.
     pub fn kind_name(&self) -> &'static str {
         match &self.kind {
             NodeKind::Null => "null",
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// The value without its places.
+    /// The value without spans.
     pub fn to_value(&self) -> Value {
         match &self.kind {
             NodeKind::Null => Value::Null,
@@ -156,12 +156,12 @@ impl Node {
     }
 }
 
-/// What reading a text may cost.
+/// Limits on reading a text.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadLimits {
     /// Bytes of text.
     pub bytes_max: usize,
-    /// Nesting.
+    /// Levels of nesting.
     pub depth_max: usize,
     /// Values, after aliases are expanded.
     pub nodes_max: usize,
@@ -195,8 +195,8 @@ impl ReadLimits {
     }
 }
 
-/// Reads a document. Several duplicate keys give several findings; anything else ends the reading
-/// at the first one, because what follows a syntax error is guesswork.
+/// Reads a document. All duplicate keys are reported. Any other error ends the reading, because
+/// findings after a syntax error would be guesses.
 pub fn read(source: &Source, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
     if source.text().len() > budget.bytes_max {
         let message = format!(
@@ -223,15 +223,15 @@ pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic>
     Ok(node.to_value())
 }
 
-/// Writes a value as YAML that people like to read.
+/// Writes a value as readable YAML.
 pub fn to_yaml(value: &Value) -> String {
     let json = value.to_json();
-    let tree = read_trusted_json(&json).expect("what was just written can be read");
+    let tree = read_trusted_json(&json).expect("`to_json` writes valid JSON");
     write::yaml(&tree, &tree, &Source::new("value.yaml", ""))
 }
 
-/// Reads JSON that Segue itself wrote: no budget beyond what the stack can bear, because what was
-/// accepted once is read again whatever the limits are by then.
+/// Reads JSON that Segue itself wrote. The only limit is the stack: a value that was accepted once
+/// must stay readable after limits change.
 pub fn read_trusted_json(text: &str) -> Result<Node, Diagnostic> {
     const DEPTH_MAX: usize = 1_024;
     let budget = ReadLimits {

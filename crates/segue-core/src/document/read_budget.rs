@@ -1,5 +1,4 @@
-//! What a reading costs, counted while it goes on, and the keys that it meets twice. Serves both
-//! readers.
+//! Counts the cost of a reading while it goes on, and collects duplicate keys. Both readers use it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -7,7 +6,7 @@ use super::{Member, Node, ReadLimits};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::Span;
 
-/// What one step of a reading gives. The finding is boxed: it is large and mostly absent.
+/// The result of one step of a reading. The finding is boxed because it is large and rare.
 pub(super) type ReadResult<T> = Result<T, Box<Diagnostic>>;
 
 fn hash(key: &str) -> u64 {
@@ -16,7 +15,7 @@ fn hash(key: &str) -> u64 {
     hasher.finish()
 }
 
-/// What a reading has cost so far, and the keys that it has met twice.
+/// The cost of a reading so far, and the duplicate keys found.
 pub(super) struct ReadBudget {
     budget: ReadLimits,
     nodes: usize,
@@ -25,10 +24,10 @@ pub(super) struct ReadBudget {
     duplicates: Vec<Diagnostic>,
 }
 
-/// More duplicates than anybody reads; a hostile text has hundreds of thousands.
+/// The most duplicates to report; a hostile text has hundreds of thousands.
 const DUPLICATES_MAX: usize = 1_000;
 
-/// Up to here comparing all pairs is faster than sorting.
+/// Up to this many keys, comparing all pairs is faster than sorting.
 const PAIRS_MAX: usize = 16;
 
 impl ReadBudget {
@@ -36,17 +35,17 @@ impl ReadBudget {
         ReadBudget { budget, nodes: 0, aliases: 0, depth: 0, duplicates: Vec::new() }
     }
 
-    /// How many more values there may be.
+    /// How many more values the limit allows.
     pub(super) fn nodes_left(&self) -> usize {
         self.budget.nodes_max - self.nodes
     }
 
-    /// How many more levels there may be.
+    /// How many more levels the limit allows.
     pub(super) fn depth_left(&self) -> usize {
         self.budget.depth_max - self.depth
     }
 
-    /// Counts values, before they are made.
+    /// Counts values before they are allocated.
     pub(super) fn count(&mut self, nodes: usize, span: Span) -> ReadResult<()> {
         if nodes > self.nodes_left() {
             return Err(self.too_many_nodes(span).into());
@@ -55,7 +54,7 @@ impl ReadBudget {
         Ok(())
     }
 
-    /// Counts an alias; what it repeats is counted apart.
+    /// Counts an alias; the caller counts the values that it repeats.
     pub(super) fn count_alias(&mut self, span: Span) -> ReadResult<()> {
         if self.aliases == self.budget.aliases_max {
             let message = format!("there are more than {} aliases", self.budget.aliases_max);
@@ -65,7 +64,7 @@ impl ReadBudget {
         Ok(())
     }
 
-    /// Refuses one more key in an object that has `known` already.
+    /// Rejects another key in an object that already has `known` keys and is full.
     pub(super) fn count_key(&self, known: usize, span: Span) -> ReadResult<()> {
         if known >= self.budget.keys_max {
             let message = format!("an object has more than {} keys", self.budget.keys_max);
@@ -74,7 +73,7 @@ impl ReadBudget {
         Ok(())
     }
 
-    /// Counts a level of nesting; [`Tally::leave`] takes it back.
+    /// Counts a level of nesting; [`ReadBudget::leave`] ends it.
     pub(super) fn enter(&mut self, span: Span) -> ReadResult<()> {
         if self.depth_left() == 0 {
             return Err(self.too_deep(span).into());
@@ -95,7 +94,7 @@ impl ReadBudget {
         limit(format!("values are nested more than {} levels deep", self.budget.depth_max), span)
     }
 
-    /// Notes every key that an object names again. Reading goes on, so that all are found.
+    /// Collects the keys that an object repeats. Reading continues, so that all are reported.
     pub(super) fn check_keys(&mut self, members: &[Member]) -> ReadResult<()> {
         if members.len() <= PAIRS_MAX {
             for (index, again) in members.iter().enumerate() {
@@ -105,8 +104,8 @@ impl ReadBudget {
             }
             return Ok(());
         }
-        // By hash first: hashes lie side by side, keys are scattered. Equal hashes fall back to the
-        // keys, so nobody gains by making them collide.
+        // By hash first: hashes are contiguous, keys are scattered. Equal hashes fall back to the
+        // keys, so crafted collisions gain nothing.
         let mut sorted: Vec<_> = members.iter().map(|member| (hash(&member.key), member)).collect();
         sorted.sort_unstable_by(|(hash_a, a), (hash_b, b)| {
             hash_a.cmp(hash_b).then_with(|| (&a.key, a.key_span).cmp(&(&b.key, b.key_span)))
@@ -130,8 +129,8 @@ impl ReadBudget {
         Ok(())
     }
 
-    /// The tree, or everything that was found: duplicates in the order of the text, then what
-    /// ended the reading.
+    /// The tree, or all findings: duplicates in the order of the text, then the error that ended
+    /// the reading.
     pub(super) fn finish(mut self, root: ReadResult<Node>) -> Result<Node, Vec<Diagnostic>> {
         self.duplicates.sort_by_key(|finding| finding.span);
         match root {
@@ -151,13 +150,13 @@ fn limit(message: impl Into<String>, span: Span) -> Diagnostic {
     Diagnostic::error(Code::Limit, message, span)
 }
 
-/// The character at a place, or the empty span at the end of the text.
+/// The span of the character at an offset, or an empty span at the end of the text.
 pub(super) fn char_span(text: &str, at: usize) -> Span {
     let length = text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8);
     Span::new(at, at + length)
 }
 
-/// Text as it may stand in a message: on one line, and not longer than one.
+/// Text for a message: one line, shortened.
 pub(super) fn quote(text: &str) -> String {
     const CHARS_MAX: usize = 60;
     let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! Tree → YAML that people like to read, with the comments of the text that it came from.
+//! Writes a tree as readable YAML, with the comments of its original text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,11 +6,11 @@ use std::fmt::Write as _;
 use super::{Node, NodeKind};
 use crate::source::{Source, Span};
 
-/// Lists of plain values up to this width stand on one line.
+/// Lists of scalars up to this width are written on one line.
 const WIDTH: usize = 88;
 
-/// Writes a tree. `origin` is the tree of the text; comments stand before what they stood before or
-/// beside there, or before the next thing that is still there.
+/// Writes a tree. `origin` is the tree of the original text. A comment stays with the node that it
+/// preceded or followed there, or moves to the next node that still exists.
 pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
     let mut places = Vec::new();
     anchors(tree, &mut places);
@@ -18,7 +18,7 @@ pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
     let mut writer = YamlWriter { out: String::new(), comments: BTreeMap::new(), rest: Vec::new() };
     for comment in comments(origin, source.text()) {
         let place = match comment.beside {
-            // The last thing that begins on the same line.
+            // The last node that begins on the same line.
             Some(line) => {
                 let until = places.partition_point(|place| *place < comment.at);
                 places[..until].last().copied().filter(|place| *place >= line)
@@ -41,7 +41,7 @@ pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
     writer.out
 }
 
-/// Where members and items stand.
+/// Collects the offsets of members and items.
 fn anchors(node: &Node, places: &mut Vec<u32>) {
     for member in node.members() {
         places.push(member.key_span.start);
@@ -55,12 +55,13 @@ fn anchors(node: &Node, places: &mut Vec<u32>) {
 
 struct Comment<'t> {
     at: u32,
-    /// The beginning of the line, when something stands before the comment.
+    /// The start of the line, if something precedes the comment.
     beside: Option<u32>,
     text: &'t str,
 }
 
-/// The comments of a text: what follows a `#` that begins a word and is no part of a value.
+/// The comments of a text: from each `#` that starts a word outside of a value to the end of its
+/// line.
 fn comments<'t>(origin: &Node, text: &'t str) -> Vec<Comment<'t>> {
     let mut taken = Vec::new();
     scalars(origin, &mut taken);
@@ -101,14 +102,14 @@ fn scalars(node: &Node, spans: &mut Vec<Span>) {
 
 struct YamlWriter {
     out: String,
-    /// Comments that wait for their place.
+    /// Comments not yet written, by offset.
     comments: BTreeMap<u32, Vec<String>>,
-    /// Comments behind everything.
+    /// Comments after the last node.
     rest: Vec<String>,
 }
 
 impl YamlWriter {
-    /// Writes a node that begins on a line of its own.
+    /// Writes a node that starts on its own line.
     fn block(&mut self, node: &Node, indent: usize) {
         match &node.kind {
             NodeKind::Object(members) if !members.is_empty() => {
@@ -172,7 +173,7 @@ impl YamlWriter {
         }
     }
 
-    /// A value without members, or one that stands on a line.
+    /// Writes a scalar, or a collection that fits on one line.
     fn scalar(&mut self, node: &Node, indent: usize) {
         match &node.kind {
             NodeKind::String(text) if is_literal(text) => {
@@ -192,7 +193,7 @@ impl YamlWriter {
         }
     }
 
-    /// Whether a value stands on one line: plain lists, small objects, nothing with a comment inside.
+    /// Whether a value fits on one line: lists of scalars, small objects, no comment inside.
     fn fits_on_a_line(&self, node: &Node) -> bool {
         let is_flat = |node: &Node| {
             let has_lines = matches!(&node.kind, NodeKind::String(text) if is_literal(text));
@@ -240,7 +241,7 @@ fn flow(node: &Node) -> String {
     }
 }
 
-/// Text as it is where it cannot be taken for anything else; in quotes elsewhere.
+/// A string, quoted only if YAML would read it as something else.
 fn word(text: &str) -> String {
     const MEANING: &[&str] =
         &["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
@@ -254,7 +255,7 @@ fn word(text: &str) -> String {
     if is_safe { text.to_owned() } else { serde_json::to_string(text).unwrap_or_default() }
 }
 
-/// Whether a text of several lines can stand as it is.
+/// Whether a string of several lines can be a literal block.
 fn is_literal(text: &str) -> bool {
     let inside = text.strip_suffix('\n').unwrap_or(text);
     let is_printable = |c: char| c == '\n' || c == '\t' || !c.is_control();

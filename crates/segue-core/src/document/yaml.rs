@@ -1,13 +1,15 @@
 //! YAML 1.2 → tree, from a parser's events.
 //!
-//! What has no JSON form (foreign tags, keys that are not scalars) or hides something (merge keys)
-//! is refused. Aliases are copies, counted before they are made, so a bomb stops at the budget.
+//! The reader rejects values without a JSON form (foreign tags, keys that are not scalars) and
+//! merge keys, which hide duplicate keys. An alias is a copy whose size is counted before it is
+//! made, so an alias bomb stops at the limit.
 //!
-//! Nothing here recurses with the text; the parser is told the depth limit, because it reads ahead.
+//! Nothing here recurses with the text. The parser gets the depth limit too, because it reads
+//! ahead.
 //!
-//! Spans are those of the tokens. The parser's own differ in three places, mended here: a block
-//! scalar begins at its indicator, a sequence at its first dash, and a block collection ends with
-//! its last value, not with the token after it.
+//! Spans are those of the tokens. The parser's spans differ in three places, corrected here: a
+//! block scalar begins at its indicator, a sequence at its first dash, and a block collection ends
+//! with its last value, not with the token after it.
 
 mod scalar;
 
@@ -37,19 +39,20 @@ pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnosti
         anchors: BTreeMap::new(),
         last_end: 0,
     };
-    // One more than allowed: at the limit itself the finding should be ours, at its exact place.
+    // One more than allowed, so that our own finding reports the limit, with its exact position.
     let depth_max = budget.depth_max.saturating_add(1);
     let options = granit_parser::options! {
         flow_nesting_limit: depth_max,
         block_nesting_limit: depth_max,
-        // Of no use without foreign tags, and kept in memory by the hundred thousand.
+        // Directives are useless without foreign tags, and a hostile text can hold hundreds of
+        // thousands.
         disallow_directives: true,
     };
     let root = builder.document(Parser::new_from_str_with_options(&text[base..], options));
     builder.budget.finish(root)
 }
 
-/// Where the parser begins: after the directive `%YAML 1.2`, which says what holds anyway.
+/// The offset after the directive `%YAML 1.2`, which changes nothing.
 fn directive_end(text: &str) -> usize {
     let (first, _) = text.split_once('\n').unwrap_or((text, ""));
     let directive = first.trim_start_matches('\u{feff}').trim_end();
@@ -58,17 +61,17 @@ fn directive_end(text: &str) -> usize {
 
 struct TreeBuilder<'a> {
     text: &'a str,
-    /// Where the part of the text that the parser sees begins.
+    /// Offset of the part of the text that the parser sees.
     base: usize,
     budget: ReadBudget,
     root: Option<Node>,
-    /// The collections that are not closed yet, outermost first.
+    /// The open collections, outermost first.
     open: Vec<OpenCollection>,
-    /// Where each collection stands, by its number. Values move when their collection closes, so
-    /// an anchor is a place in the tree rather than a copy of the value.
+    /// The place of each collection, by its number. Values move when their collection closes, so an
+    /// anchor stores a place in the tree and no copy of the value.
     places: Vec<ChildSlot>,
     anchors: BTreeMap<usize, ChildSlot>,
-    /// Where the last scalar or alias ended, or the last collection opened or closed.
+    /// End of the last scalar or alias, or of the last opened or closed collection.
     last_end: usize,
 }
 
@@ -80,7 +83,7 @@ struct ChildSlot {
     index: usize,
 }
 
-/// A collection whose end has not been seen.
+/// A collection that is not closed yet.
 struct OpenCollection {
     number: usize,
     start: usize,
@@ -142,7 +145,7 @@ impl<'a> TreeBuilder<'a> {
                 Ok(())
             }
             Event::Scalar(text, style, anchor, tag) => {
-                // For a value that is not there the parser says `~`.
+                // The parser reports a missing value as `~`.
                 let missing = style == ScalarStyle::Plain && span.range().is_empty();
                 let text = if missing { Cow::Borrowed("") } else { text };
                 let tag = self.tag(tag.as_deref(), marks)?;
@@ -160,7 +163,7 @@ impl<'a> TreeBuilder<'a> {
             }
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(anchor) => self.alias(anchor, span),
-            // The stream's ends, and what was not asked for: comments, names of anchors.
+            // Ends of the stream, and events that are not requested: comments, names of anchors.
             _ => Ok(()),
         }
     }
@@ -207,7 +210,7 @@ impl<'a> TreeBuilder<'a> {
         Ok(())
     }
 
-    /// `{{ … }}` without quotes is a mapping in a mapping to YAML, and the most common slip.
+    /// An unquoted `{{ … }}` is a mapping in a mapping to YAML, and the most common mistake.
     fn complex_key(&self, at: Span) -> Diagnostic {
         let start = at.range().start;
         if start > 0 && self.text.as_bytes()[start - 1..].starts_with(b"{{") {
@@ -287,7 +290,7 @@ impl<'a> TreeBuilder<'a> {
         self.insert(Node { span, kind })
     }
 
-    /// Puts a finished value where it belongs.
+    /// Inserts a finished value into its collection.
     fn insert(&mut self, node: Node) -> ReadResult<()> {
         match self.open.last_mut().map(|top| &mut top.content) {
             None => self.root = Some(node),
@@ -313,7 +316,7 @@ impl<'a> TreeBuilder<'a> {
         matches!(top, Some(Content::Members { key: None, .. }))
     }
 
-    /// Where the next value will stand.
+    /// The place of the next value.
     fn place(&self) -> ChildSlot {
         match self.open.last() {
             Some(top) => ChildSlot { collection: Some(top.number), index: top.content.len() },
@@ -327,7 +330,7 @@ impl<'a> TreeBuilder<'a> {
         }
     }
 
-    /// The finished value at a place; none while the value is still open.
+    /// The finished value at a place; `None` while it is open.
     fn find(&self, mut place: ChildSlot) -> Option<&Node> {
         let mut path = Vec::new();
         while let Some(collection) = place.collection {
@@ -339,7 +342,7 @@ impl<'a> TreeBuilder<'a> {
         while let Some(index) = path.pop() {
             found = match found {
                 Some(node) => child(node, index),
-                // A child that an open collection does not have yet is the next open collection.
+                // A child that an open collection lacks is the next open collection.
                 None => open.next()?.content.child(index),
             };
         }
@@ -356,7 +359,7 @@ impl<'a> TreeBuilder<'a> {
         Err(parse_error(format!("tag `{}` is not supported", quote(written)), span).into())
     }
 
-    /// The parser gives the first content line; the indicator stands before it.
+    /// The parser gives the first content line; the indicator precedes it.
     fn block_scalar_span(&self, content: Span) -> Span {
         let start = self.skip_to_value(DocumentMarkers::Skip);
         let start = if start < content.range().start { start } else { content.range().start };
@@ -367,7 +370,7 @@ impl<'a> TreeBuilder<'a> {
         Span::new(start, start + written.len())
     }
 
-    /// Under a key, the parser gives a sequence that is not indented the place after its first dash.
+    /// For an unindented sequence under a key, the parser gives the offset after its first dash.
     fn sequence_start(&self, style: StructureStyle, span: Span) -> usize {
         let top = self.open.last().map(|top| &top.content);
         let under_key = matches!(top, Some(Content::Members { key: Some(_), .. }));
@@ -397,7 +400,7 @@ impl<'a> TreeBuilder<'a> {
         at
     }
 
-    /// What the parser refused, at the place that it means.
+    /// The parser's error as a finding with a corrected span.
     fn refusal(&self, error: &ScanError) -> Diagnostic {
         let marker = error.marker();
         let at = marker.byte_offset().map_or(self.text.len(), |offset| self.base + offset);
@@ -432,7 +435,7 @@ enum DocumentMarkers {
     Stop,
 }
 
-/// The parser's message; it has none when it is built without its feature `error_messages`.
+/// The parser's message; empty when it is built without its feature `error_messages`.
 fn message(error: &ScanError) -> String {
     Some(error.info())
         .filter(|info| !info.is_empty())
@@ -464,8 +467,8 @@ fn child(node: &Node, index: usize) -> Option<&Node> {
     }
 }
 
-/// How many values a copy would have, unless they are more than there may be. Looks at no more of
-/// them than that, so refusing costs no more than copying.
+/// The number of values in a copy, if the limits allow it. Counts no further than the limit, so
+/// refusing costs no more than copying.
 fn copy_size(root: &Node, budget: &ReadBudget, span: Span) -> ReadResult<usize> {
     let mut nodes = 0;
     let mut left = vec![(root, 1)];

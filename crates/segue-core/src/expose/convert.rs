@@ -1,7 +1,8 @@
-//! A schema → the part of it that a host takes, and the way back.
+//! Converts a schema to the subset that a host supports, and builds the rule that restores
+//! arguments.
 //!
-//! The result says as much as it can: references are put in place, what cannot be said becomes words
-//! in the description, and what cannot be described at all is given as text.
+//! The result keeps as much as possible: references are inlined, unsupported constraints become
+//! text in the description, and values that cannot be described are passed as JSON text.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +15,17 @@ use crate::limits::Limits;
 use crate::schema::Schema;
 use crate::value::{Map, Value};
 
-/// The longest piece of a schema that a description repeats.
+/// The longest part of a schema that a description repeats.
 const NOTE_CHARS_MAX: usize = 200;
 
-/// What arguments are called where they cannot be the whole object.
+/// The member that holds the arguments when they cannot be the root object.
 const ARGUMENTS: &str = "arguments";
 
 /// Why a schema cannot be converted.
 #[derive(Debug)]
 pub(super) struct ConvertError {
     pub(super) message: String,
-    /// Whether it could be without `strict`.
+    /// Whether it could be converted without `strict`.
     pub(super) is_only_strict: bool,
 }
 
@@ -36,14 +37,14 @@ impl ConvertError {
 
 pub(super) type ConvertResult<T> = Result<T, ConvertError>;
 
-/// A schema as a host takes it, and the way back from it.
+/// A converted schema and the rule that restores its values.
 pub(super) type ConvertedSchema = (Value, RestoreRule);
 
 pub(super) struct Converter<'a> {
     profile: &'static Profile,
     limits: &'a Limits,
     pub(super) root: &'a Value,
-    /// References that are being put in place.
+    /// References that are being inlined.
     pub(super) open: Vec<String>,
     pub(super) lost: Vec<UnattributedLoss>,
     nodes: usize,
@@ -53,12 +54,12 @@ pub(super) struct Converter<'a> {
     choices: usize,
 }
 
-/// The schema of arguments for a host that takes every schema of an object.
+/// The schema of arguments for a host that supports every object schema.
 pub(super) fn object_schema(json: &Value) -> Result<Value, String> {
     let mut schema = match json {
         Value::Object(schema) => (**schema).clone(),
         Value::Bool(true) => Map::new(),
-        _ => return Err("its input is no schema of an object".to_owned()),
+        _ => return Err("its input is not an object schema".to_owned()),
     };
     let types = schema.get("type").map(type_names);
     if types.as_ref().is_some_and(|types| !types.contains(&"object")) {
@@ -102,7 +103,7 @@ impl<'a> Converter<'a> {
         self.lost.push(UnattributedLoss::new(path, feature, done, arguments));
     }
 
-    /// Counts a schema. References that are put in place many times could make a small schema endless.
+    /// Counts a schema. Inlined references could make a small schema endless.
     pub(super) fn count(&mut self) -> ConvertResult<()> {
         self.nodes += 1;
         if self.nodes > self.limits.document_nodes_max {
@@ -114,7 +115,7 @@ impl<'a> Converter<'a> {
         Ok(())
     }
 
-    /// What only the strict form of a host has a bound for.
+    /// Checks bounds that only a host's strict form has.
     fn bounded(&self) -> ConvertResult<()> {
         let bounds = &self.profile.bounds;
         let within = self.members <= bounds.members
@@ -123,11 +124,11 @@ impl<'a> Converter<'a> {
         if within {
             return Ok(());
         }
-        let message = "its schema is larger than the strict form takes".to_owned();
+        let message = "its schema is larger than the strict form allows".to_owned();
         Err(ConvertError { message, is_only_strict: true })
     }
 
-    /// The schema of a tool's arguments, which are an object whatever it says.
+    /// Converts the schema of a tool's arguments, which always are an object.
     pub(super) fn arguments(&mut self, path: &str) -> ConvertResult<ConvertedSchema> {
         let schema = object_schema(self.root).map_err(ConvertError::new)?;
         let Value::Object(schema) = schema else { unreachable!("it is an object's schema") };
@@ -158,12 +159,12 @@ impl<'a> Converter<'a> {
         let (schema, way) = self.plain(&flat, path, true)?;
         let Value::Object(schema) = schema else { unreachable!("a converted schema is an object") };
         let mut schema = (*schema).clone();
-        // Some hosts refuse an object without a list of members, even of none.
+        // Some hosts reject an object without `properties`, even an empty one.
         schema.entry("properties".into()).or_insert_with(Value::empty_object);
         Ok((schema.into(), way))
     }
 
-    /// The schema of any value.
+    /// Converts the schema of any value.
     pub(super) fn value(&mut self, path: &str) -> ConvertResult<Value> {
         let root = self.root;
         self.schema(root, path).map(|(schema, _)| schema)
@@ -179,7 +180,7 @@ impl<'a> Converter<'a> {
         }
         let converted = match schema {
             Value::Bool(true) => self.anything(path, "any", ArgumentsEffect::Same),
-            // Nothing fits it, and no host can be told so.
+            // No value matches `false`, and no host can express that.
             Value::Bool(false) => self.anything(path, "false", ArgumentsEffect::Wider),
             Value::Object(schema) => match self.flatten(schema, path)? {
                 FlatSchema::Plain(flat) => self.flat(&flat, path)?,
@@ -192,7 +193,7 @@ impl<'a> Converter<'a> {
         Ok(converted)
     }
 
-    /// A value of which nothing can be said.
+    /// A value without constraints.
     fn anything(&mut self, path: &str, feature: &str, meaning: ArgumentsEffect) -> ConvertedSchema {
         if self.profile.closed {
             self.record_loss(path, feature, LossHandling::Encoded, meaning);
@@ -218,7 +219,7 @@ impl<'a> Converter<'a> {
         Ok((text_schema(flat), RestoreRule::Text))
     }
 
-    /// A schema without references, keyword by keyword.
+    /// Converts a schema without references, keyword by keyword.
     fn plain(&mut self, flat: &Map, path: &str, at_root: bool) -> ConvertResult<ConvertedSchema> {
         for keyword in ["anyOf", "oneOf"] {
             if flat.contains_key(keyword)
@@ -259,7 +260,7 @@ impl<'a> Converter<'a> {
         Ok((out.into(), way))
     }
 
-    /// One keyword that has no schemas in it.
+    /// Converts one keyword without nested schemas.
     pub(super) fn keyword(
         &mut self,
         keyword: &Arc<str>,
@@ -313,7 +314,7 @@ impl<'a> Converter<'a> {
         }
     }
 
-    /// Says in words what cannot be said in the schema, where that is short enough to be read.
+    /// Describes an unsupported keyword in words, if that is short enough to read.
     fn note(
         &mut self,
         at: &str,
@@ -330,7 +331,7 @@ impl<'a> Converter<'a> {
         notes.push(note);
     }
 
-    /// Members: their names, which of them must be there, and what others there may be.
+    /// Converts members: names, required ones, and additional ones.
     fn object(&mut self, flat: &Map, path: &str, out: &mut Map) -> ConvertResult<RestoreRule> {
         let empty = Map::new();
         let properties = match flat.get("properties") {
@@ -339,7 +340,7 @@ impl<'a> Converter<'a> {
         };
         let required: Vec<Arc<str>> = flat.get("required").map_or_else(Vec::new, texts);
         let mut names: Vec<Arc<str>> = properties.keys().cloned().collect();
-        // What must be there and is not described can be anything.
+        // A required member without a schema can be anything.
         let undescribed = required.iter().filter(|name| !properties.contains_key(*name));
         names.extend(undescribed.filter(|_| self.profile.closed).cloned());
         let exposed = match self.profile.members {
@@ -355,7 +356,7 @@ impl<'a> Converter<'a> {
         for (name, exposed) in names.iter().zip(exposed) {
             let at = format!("{path}/properties/{}", escaped(name));
             if *name != exposed {
-                // Its own name is then one of those that may be given without being listed.
+                // Its original name may then be passed as an unlisted member.
                 let meaning = if is_open { ArgumentsEffect::Wider } else { ArgumentsEffect::Same };
                 self.record_loss(&at, "name", LossHandling::Renamed, meaning);
             }
@@ -369,7 +370,7 @@ impl<'a> Converter<'a> {
                 if is_absent_when_null {
                     schema = nullable(schema);
                 }
-                // Where `null` is a value of its own, leaving it out cannot be said any more.
+                // Where `null` is a valid value, it cannot also mean "absent".
                 let meaning = if is_absent_when_null {
                     ArgumentsEffect::Same
                 } else {
@@ -396,7 +397,7 @@ impl<'a> Converter<'a> {
         Ok(RestoreRule::object(ways, rest))
     }
 
-    /// Members that are not listed.
+    /// Converts additional members.
     fn other_members(
         &mut self,
         flat: &Map,
@@ -423,7 +424,7 @@ impl<'a> Converter<'a> {
                 out.insert(key.into(), flag.clone());
                 Ok(RestoreRule::Same)
             }
-            // It spoke of those only that no pattern fits.
+            // It applied only to members that match no pattern.
             Some(_) if flat.contains_key("patternProperties") => {
                 self.record_loss(
                     &format!("{path}/{key}"),
@@ -449,7 +450,8 @@ impl<'a> Converter<'a> {
         notes: &mut Vec<String>,
     ) -> ConvertResult<RestoreRule> {
         let items = flat.get("items");
-        // Older drafts list the first items where newer ones describe the others.
+        // Older drafts list the first items in `items`, where newer ones describe the remaining
+        // items.
         let listed = flat.get("prefixItems").or(items.filter(|items| items.as_array().is_some()));
         let rest = items.filter(|items| items.as_array().is_none());
         let Some(listed) = listed else {
@@ -502,7 +504,7 @@ impl<'a> Converter<'a> {
     }
 }
 
-/// Whether a host that wants every object listed can only be given the text of a value's JSON.
+/// Whether a host that requires closed objects can only take this value as JSON text.
 fn needs_text(flat: &Map) -> bool {
     let has = |keywords: &[&str]| keywords.iter().any(|keyword| flat.contains_key(*keyword));
     if has(&["enum", "const", "anyOf", "oneOf"]) {
@@ -538,7 +540,7 @@ fn text_schema(flat: &Map) -> Value {
     Value::object([("type", Value::from("string")), ("description", Value::from(description))])
 }
 
-/// The description, with what could not be said otherwise.
+/// The description, with the notes about unsupported keywords.
 pub(super) fn describe(flat: &Map, notes: &[String], out: &mut Map) {
     let own = flat.get("description").and_then(Value::as_str).unwrap_or_default();
     let description = match (own, notes) {
@@ -551,7 +553,7 @@ pub(super) fn describe(flat: &Map, notes: &[String], out: &mut Map) {
     }
 }
 
-/// A schema that `null` does not fit, so that it does.
+/// Makes a schema accept `null`.
 pub(super) fn nullable(schema: Value) -> Value {
     let Value::Object(members) = &schema else { return schema };
     let mut out = (**members).clone();
@@ -582,7 +584,7 @@ pub(super) fn nullable(schema: Value) -> Value {
     out.into()
 }
 
-/// The type of what a schema without one describes.
+/// Infers the type of a schema without `type`.
 fn inferred_type(flat: &Map) -> Value {
     let values: Vec<&Value> = match (flat.get("enum"), flat.get("const")) {
         (Some(Value::Array(values)), _) => values.iter().collect(),
@@ -598,7 +600,7 @@ fn inferred_type(flat: &Map) -> Value {
     if types.len() == 1 { types.remove(0) } else { types.into() }
 }
 
-/// The types of all branches, where each says its own.
+/// The types of all branches, if each declares its own.
 fn types_of(branches: &Value) -> Option<Value> {
     let mut types: Vec<Value> = Vec::new();
     for branch in branches.as_array()?.iter() {
@@ -616,7 +618,7 @@ fn texts(value: &Value) -> Vec<Arc<str>> {
     items.filter_map(Value::as_str).map(Arc::from).collect()
 }
 
-/// A name in a JSON pointer.
+/// Escapes a name for a JSON Pointer.
 fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

@@ -1,4 +1,4 @@
-//! References and `allOf` → one schema without them.
+//! Resolves `$ref` and `allOf` into one schema without them.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::value::{Map, Value};
 pub(super) enum FlatSchema {
     /// Its keywords.
     Plain(Map),
-    /// It contains itself.
+    /// It refers to itself.
     Recursive,
 }
 
 impl Converter<'_> {
-    /// Puts what a schema refers to in the place of the references. They stay open, so that one that
-    /// comes back to itself is noticed, until the caller closes them.
+    /// Inlines references. They stay open until the caller closes them, so that a recursive one is
+    /// detected.
     pub(super) fn flatten(&mut self, schema: &Map, path: &str) -> ConvertResult<FlatSchema> {
         let mut flat = schema.clone();
         if let Some(reference) = flat.shift_remove("$ref") {
@@ -30,7 +30,7 @@ impl Converter<'_> {
             self.record_loss(path, "$ref", LossHandling::Inlined, ArgumentsEffect::Same);
             match self.flatten_value(&target, path)? {
                 FlatSchema::Recursive => return Ok(FlatSchema::Recursive),
-                // What stands beside a reference holds as well.
+                // Keywords beside a reference apply too.
                 FlatSchema::Plain(target) => self.merge(&mut flat, &target, path, "$ref"),
             }
         }
@@ -47,7 +47,7 @@ impl Converter<'_> {
         Ok(FlatSchema::Plain(flat))
     }
 
-    /// Of `const` and `enum` one is enough; two that contradict each other cannot be told to anybody.
+    /// Keeps one of `const` and `enum`; a contradiction of the two cannot be expressed.
     fn settle_choice(&mut self, flat: &mut Map, path: &str) {
         let (Some(only), Some(choices)) = (flat.get("const"), flat.get("enum")) else { return };
         if a_has(choices, only) {
@@ -67,7 +67,7 @@ impl Converter<'_> {
         }
     }
 
-    /// What a reference within the schema refers to.
+    /// The target of a reference within the schema.
     fn resolve(&self, reference: &str) -> ConvertResult<Value> {
         let unknown =
             || ConvertError::new(format!("`{reference}` refers to nothing in the schema"));
@@ -90,7 +90,8 @@ impl Converter<'_> {
         }
     }
 
-    /// Adds what one schema asks for to another. What cannot be said in one schema is a loss.
+    /// Merges the constraints of one schema into another. Constraints that one schema cannot
+    /// express are losses.
     pub(super) fn merge(&mut self, into: &mut Map, from: &Map, path: &str, feature: &str) {
         let is_exact = speaks_of_all(into, from) && speaks_of_all(from, into);
         if !is_exact {
@@ -116,7 +117,7 @@ impl Converter<'_> {
     }
 }
 
-/// Whether what `a` says of all other members and items would still be said of the same ones beside
+/// Whether the constraint of `a` on additional members and items covers the same ones after merging
 /// `b`.
 fn speaks_of_all(a: &Map, b: &Map) -> bool {
     let says_nothing = |keyword: &str| matches!(a.get(keyword), None | Some(Value::Bool(true)));
@@ -132,7 +133,7 @@ fn speaks_of_all(a: &Map, b: &Map) -> bool {
     of_members && (says_nothing("items") || listed(b) <= listed(a))
 }
 
-/// One value of a keyword that asks for what two ask for, where there is one.
+/// One value of a keyword that combines two, if there is one.
 fn both(keyword: &str, a: &Value, b: &Value) -> Option<Value> {
     match keyword {
         "required" => {

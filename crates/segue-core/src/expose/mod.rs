@@ -1,13 +1,13 @@
-//! Exposure: a toolset → definitions of tools for other hosts, with a report of what was lost, and the
-//! way back for what a model answers.
+//! Exports a toolset as tool definitions for other hosts, with a report of losses, and restores the
+//! arguments that a model writes.
 //!
-//! Nothing is left out silently: whatever a host does not take is a [`Loss`] that says where it stood
-//! and what was done about it. Everything comes in the order of the toolset; equal input gives equal
-//! bytes. What a model writes for an exposed schema is brought back by [`Export::back`] and held
-//! against the tool's own schema, so that a loss can never let wrong arguments through.
+//! No feature is dropped silently: each one that a host does not support becomes a [`Loss`] with
+//! its path and how it was handled. The order is that of the toolset, and equal input gives equal
+//! bytes. [`Export::restore_arguments`] converts a model's arguments back and validates them
+//! against the tool's own schema, so a loss never lets wrong arguments through.
 //!
-//! Held by `tests/expose.rs`: where no loss is [`ArgumentsEffect::Wider`], arguments that fit the exposed schema
-//! come back as arguments that fit the original.
+//! Held by `tests/expose.rs`: if no loss is [`ArgumentsEffect::Wider`], arguments that match the
+//! exported schema are restored to arguments that match the original.
 
 mod convert;
 mod flatten;
@@ -32,10 +32,10 @@ use convert::Converter;
 use profile::Profile;
 use restore::RestoreRule;
 
-/// The shapes in which hosts take tools.
+/// The formats in which hosts take tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
-    /// What an MCP server answers to `tools/list`.
+    /// The answer of an MCP server to `tools/list`.
     Mcp,
     /// OpenAI's Chat Completions.
     OpenAi,
@@ -74,12 +74,12 @@ impl ExportFormat {
     }
 }
 
-/// What makes definitions of one shape.
+/// A target format and its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adapter {
     /// The shape.
     pub format: ExportFormat,
-    /// Whether the host is asked to hold the model to the schema. Only OpenAI and Anthropic can.
+    /// Whether the host should constrain the model to the schema. Only OpenAI and Anthropic can.
     pub strict: bool,
 }
 
@@ -89,14 +89,14 @@ impl Adapter {
         Adapter { format, strict: false }
     }
 
-    /// The strict form of a format; nothing when it has none.
+    /// The strict form of a format; `None` if it has none.
     pub fn strict(format: ExportFormat) -> Option<Adapter> {
         let has = !matches!(format, ExportFormat::Mcp | ExportFormat::Gemini);
         has.then_some(Adapter { format, strict: true })
     }
 }
 
-/// Why nothing could be exported.
+/// Why an export fails as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExposeError {
     /// No toolset was given.
@@ -117,7 +117,7 @@ impl ExposeError {
     }
 }
 
-/// What was done about a feature that a host does not take.
+/// How an unsupported feature was handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LossHandling {
@@ -125,52 +125,52 @@ pub enum LossHandling {
     Dropped,
     /// It was left out, and the description says so in words.
     Described,
-    /// What it refers to stands in its place.
+    /// The target of a reference replaces it.
     Inlined,
-    /// It became part of the schema around it.
+    /// It was merged into the enclosing schema.
     Merged,
-    /// Something that says nearly the same stands in its place.
+    /// A similar feature replaces it.
     Converted,
-    /// The member must be given, and `null` stands for leaving it out.
+    /// The member is required, and `null` means absent.
     Required,
-    /// Members that are not listed cannot be given.
+    /// Unlisted members cannot be passed.
     Closed,
-    /// The value is given as the text of its JSON.
+    /// The value is passed as JSON text.
     Encoded,
-    /// The arguments are given as a member of an object.
+    /// The arguments are passed as a member of an object.
     Wrapped,
     /// It has another name.
     Renamed,
 }
 
-/// What a loss means for arguments.
+/// The effect of a loss on the possible arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentsEffect {
     /// The same arguments are possible.
     Same,
-    /// Some that the tool would take cannot be given.
+    /// Some arguments that the tool accepts cannot be passed.
     Narrower,
-    /// Some can be given that the tool will refuse.
+    /// Some arguments can be passed that the tool will reject.
     Wider,
 }
 
-/// A feature of a tool's definition that a host does not take.
+/// A feature of a tool's definition that a host does not support.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Loss {
     /// The tool.
     pub tool: ToolId,
-    /// Where the feature stands: a JSON pointer into the definition, through references.
+    /// Its path: a JSON Pointer into the definition, through references.
     pub path: String,
-    /// Which feature: a keyword of JSON Schema, or a part of the definition.
+    /// The feature: a JSON Schema keyword, or a part of the definition.
     pub feature: String,
-    /// The format that the definition came in.
+    /// The source format.
     pub from: &'static str,
-    /// The format that it was converted to.
+    /// The target format.
     pub to: &'static str,
-    /// What was done about it.
+    /// How it was handled.
     pub done: LossHandling,
-    /// What that means for arguments.
+    /// The effect on arguments.
     pub arguments: ArgumentsEffect,
 }
 
@@ -183,7 +183,7 @@ impl fmt::Display for Loss {
             ArgumentsEffect::Same => Ok(()),
             ArgumentsEffect::Narrower => f.write_str("; fewer arguments are possible"),
             ArgumentsEffect::Wider => {
-                f.write_str("; the tool may refuse what the model is allowed")
+                f.write_str("; the tool may reject arguments that the model may write")
             }
         }
     }
@@ -196,31 +196,31 @@ pub struct ConversionFailure {
     pub tool: ToolId,
     /// Always [`Code::Conversion`].
     pub code: Code,
-    /// Why.
+    /// The reason.
     pub message: String,
 }
 
 /// A tool as a host sees it.
 #[derive(Clone, Debug)]
 pub struct ExportedTool {
-    /// What the host calls it.
+    /// Its name for the host.
     pub name: Arc<str>,
-    /// Its definition in the host's shape.
+    /// Its definition in the host's format.
     pub definition: Value,
-    /// The schema that the host is given for its arguments.
+    /// The schema of its arguments for the host.
     pub input: Value,
     spec: Arc<ToolSpec>,
     way: RestoreRule,
 }
 
 impl ExportedTool {
-    /// The tool behind it.
+    /// The original tool.
     pub fn id(&self) -> &ToolId {
         &self.spec.id
     }
 }
 
-/// Why a call that a model wrote cannot be made.
+/// Why a model's call cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// No exposed tool has this name.
@@ -228,7 +228,7 @@ pub enum RestoreError {
     UnknownName {
         /// The name.
         name: String,
-        /// What was perhaps meant.
+        /// The nearest known name.
         nearest: Option<String>,
     },
     /// The arguments do not fit the tool's own schema.
@@ -236,26 +236,26 @@ pub enum RestoreError {
     Unfit {
         /// The tool.
         tool: ToolId,
-        /// How they do not fit, at least one.
+        /// The violations, at least one.
         violations: Vec<Violation>,
     },
 }
 
-/// A toolset in the shape of a host. It never changes.
+/// A toolset in a host's format. Immutable.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// For whom.
+    /// The target format.
     pub adapter: Adapter,
     /// The tools that could be converted, in the order of the toolset.
     pub tools: Vec<ExportedTool>,
-    /// What was lost, by tool, place and feature.
+    /// Losses, by tool, path and feature.
     pub losses: Vec<Loss>,
     /// The tools that could not be converted, in the order of the toolset.
     pub errors: Vec<ConversionFailure>,
     limits: Limits,
 }
 
-/// Converts a toolset. Whoever has no toolset or no adapter at hand is told so.
+/// Exports a toolset. A missing toolset or adapter is an error.
 pub fn export(
     toolset: Option<&Toolset>,
     adapter: Option<Adapter>,
@@ -293,7 +293,7 @@ pub fn export(
 }
 
 impl Export {
-    /// The definitions, as a host takes them.
+    /// The definitions in the host's format.
     pub fn definitions(&self) -> Value {
         let tools: Vec<Value> = self.tools.iter().map(|tool| tool.definition.clone()).collect();
         match self.adapter.format {
@@ -307,7 +307,8 @@ impl Export {
         }
     }
 
-    /// The call that a model means: which tool, with which arguments. They fit its own schema.
+    /// Resolves a model's call to the tool and its arguments, which are validated against the
+    /// tool's own schema.
     pub fn restore_arguments(
         &self,
         name: &str,
@@ -327,7 +328,7 @@ impl Export {
     }
 }
 
-/// A loss, before it is known whose.
+/// A loss that is not yet attributed to a tool.
 struct UnattributedLoss {
     path: String,
     feature: String,
@@ -346,7 +347,7 @@ impl UnattributedLoss {
     }
 }
 
-/// Where the schemas stand in a definition.
+/// Paths of the schemas in a definition.
 const INPUT: &str = "/input_schema";
 const OUTPUT: &str = "/output_schema";
 
@@ -379,7 +380,7 @@ fn expose(
     let mut converter = Converter::new(profile, spec.input.json(), limits);
     let (input, way, strict) = match converter.arguments(INPUT) {
         Ok((input, way)) => (input, way, adapter.strict),
-        // What cannot be strict is exported nevertheless, and says so.
+        // A tool without a strict form is exported anyway, with a loss.
         Err(wrong) if wrong.is_only_strict && adapter.strict => {
             let plain = Adapter::new(adapter.format);
             let profile = Profile::of(plain).ok_or(wrong.message)?;
@@ -409,7 +410,7 @@ fn expose(
     Ok(ExportedTool { name: name.clone(), definition, input, spec: spec.clone(), way })
 }
 
-/// The schema of a tool's value, for the one host that takes it.
+/// The output schema of a tool, for the one host that supports it.
 fn exposed_output(
     spec: &ToolSpec,
     adapter: Adapter,
@@ -422,7 +423,7 @@ fn exposed_output(
         ExportFormat::Gemini => {
             let mut converter = Converter::new(profile, output.json(), limits);
             let converted = converter.value(OUTPUT).ok();
-            // What a value may look like is no matter of arguments.
+            // Losses of the output do not affect arguments.
             let losses = converter.lost.into_iter();
             lost.extend(
                 losses.map(|lost| UnattributedLoss { arguments: ArgumentsEffect::Same, ..lost }),

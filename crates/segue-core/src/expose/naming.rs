@@ -1,5 +1,5 @@
-//! Names that a host takes: the same for the same tool whatever else is exported, unless two would be
-//! the same.
+//! Tool names that a host accepts. The name of a tool does not depend on the other exported tools,
+//! unless two names collide.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::id::ToolId;
 /// Hexadecimal digits of the hash that tells shortened names apart.
 const HASH_CHARS: usize = 8;
 
-/// What the names of a format look like.
+/// The naming rule of a format.
 struct NameRule {
     chars_max: usize,
-    /// Hosts of MCP tell names apart without regard to case, and put the server's before them.
+    /// MCP hosts compare names without case, and put the server's name before them.
     lower_case: bool,
     dash: bool,
 }
@@ -28,8 +28,8 @@ impl NameRule {
         }
     }
 
-    /// `namespace__name`, in the characters of the format. The namespace is never left out: two servers
-    /// may well have a `search` each.
+    /// `namespace__name` in the characters of the format. The namespace always stays, because two
+    /// servers may both have a `search`.
     fn plain(&self, id: &ToolId) -> String {
         let mut name = String::new();
         for (at, character) in id.as_str().char_indices() {
@@ -47,7 +47,7 @@ impl NameRule {
         name
     }
 
-    /// A name that no other tool has: shorter, and with a hash of the id.
+    /// A unique name: shortened, with a hash of the id.
     fn hashed(&self, id: &ToolId, plain: &str) -> String {
         let kept = plain.len().min(self.chars_max - HASH_CHARS - 1);
         let hash = hex_digest(id.as_str().as_bytes());
@@ -55,10 +55,10 @@ impl NameRule {
     }
 }
 
-/// What a tool is called, or why it cannot be called anything.
+/// The name of a tool, or why it cannot have one.
 pub(super) type ExportName = Result<Arc<str>, String>;
 
-/// The name of each tool, in their order.
+/// The names of the tools, in their order.
 pub(super) fn names<'a>(
     ids: impl Iterator<Item = &'a ToolId>,
     format: ExportFormat,
@@ -76,29 +76,29 @@ pub(super) fn names<'a>(
         if taken.insert(name.clone()) {
             Ok(name.into())
         } else {
-            Err(format!("another tool is called `{name}` already"))
+            Err(format!("another tool already has the name `{name}`"))
         }
     });
     named.collect()
 }
 
-/// Whether a name says no more and no less than the id.
+/// Whether a name is equivalent to the id.
 pub(super) fn is_unchanged(id: &ToolId, name: &str) -> bool {
     let (namespace, own) = (id.namespace(), id.name());
     if namespace.is_empty() { name == own } else { name == format!("{namespace}__{own}") }
 }
 
-/// The longest name of a member, where their names are limited.
+/// The longest name of a member, in hosts that limit them.
 const MEMBER_CHARS_MAX: usize = 64;
 
-/// Names of members that a host takes, in their order; each once.
+/// Unique member names that a host accepts, in their order.
 pub(super) fn members(names: &[Arc<str>], rule: MemberNames) -> Vec<Arc<str>> {
     let takes = |c: char| c.is_ascii_alphanumeric() || rule.others.contains(c);
     let begins = |c: char| rule.begin_anyhow || c.is_ascii_alphabetic() || c == '_';
     let fits = |name: &str| {
         name.len() <= MEMBER_CHARS_MAX && name.starts_with(begins) && name.chars().all(takes)
     };
-    // What fits keeps its name, whatever the others would like to be called.
+    // A valid name stays, whatever names the other members would get.
     let mut taken: BTreeSet<Arc<str>> = names.iter().filter(|name| fits(name)).cloned().collect();
     let named = names.iter().map(|name| {
         if fits(name) {
@@ -114,7 +114,7 @@ pub(super) fn members(names: &[Arc<str>], rule: MemberNames) -> Vec<Arc<str>> {
         ];
         let mut free = candidates.into_iter().map(Arc::<str>::from);
         let free = free.find(|name| !taken.contains(name));
-        // Somebody would have to know the hash of a name to take all three.
+        // All three are taken only if a member has the hash of another in its name.
         let free = free.unwrap_or_else(|| name.clone());
         taken.insert(free.clone());
         free

@@ -1,32 +1,33 @@
-//! What each host takes of JSON Schema, as tables.
+//! The JSON Schema subsets of the hosts, as tables.
 //!
-//! The plain form of a format is for every server that speaks it, and so keeps only what all of them
-//! take. The strict form is for its inventor, who says which part of a schema is then held.
+//! The plain form of a format is for every server that implements it, so it keeps only keywords
+//! that all of them support. The strict form is for the vendor, which documents the subset that it
+//! enforces.
 
 use super::{Adapter, ExportFormat};
 use crate::value::Value;
 
-/// What one host takes.
+/// The subset that one host supports.
 pub(super) struct Profile {
-    /// Keywords that it takes as they are.
+    /// Supported keywords.
     keywords: &'static [&'static str],
-    /// Formats of text, where `format` is among the keywords.
+    /// Supported formats of text, where `format` is among the keywords.
     formats: Option<&'static [&'static str]>,
-    /// Values that an `enum` may have.
+    /// Supported values of an `enum`.
     choices: fn(&Value) -> bool,
-    /// Whether every object has a fixed list of members.
+    /// Whether every object must list all its members.
     pub(super) closed: bool,
-    /// Whether every member has to be there.
+    /// Whether every member must be required.
     pub(super) all_required: bool,
     /// The largest `minItems`.
     min_items_max: u64,
-    /// How large a schema may be.
+    /// Limits on the size of a schema.
     pub(super) bounds: Bounds,
-    /// What members may be called; absent when any name is taken.
+    /// The rule for member names; `None` means any name.
     pub(super) members: Option<MemberNames>,
 }
 
-/// How large a schema may be at most that a model is held to.
+/// Limits on the size of a schema that a model is constrained to.
 pub(super) struct Bounds {
     /// Members of all objects.
     pub(super) members: usize,
@@ -39,12 +40,12 @@ pub(super) struct Bounds {
 const UNBOUNDED: Bounds =
     Bounds { members: usize::MAX, choices: usize::MAX, objects_deep: usize::MAX };
 
-/// What members may be called: at most 64 letters, digits and some others.
+/// The rule for member names: at most 64 letters, digits and some other characters.
 #[derive(Clone, Copy)]
 pub(super) struct MemberNames {
-    /// The others.
+    /// The other characters.
     pub(super) others: &'static str,
-    /// Whether any of them may come first; only letters and `_` otherwise.
+    /// Whether a name may start with any of them; otherwise only with a letter or `_`.
     pub(super) begin_anyhow: bool,
 }
 
@@ -168,7 +169,7 @@ fn is_text_or_number(value: &Value) -> bool {
 }
 
 impl Profile {
-    /// The table for an adapter; MCP takes every schema as it is and has none.
+    /// The table for an adapter; `None` for MCP, which supports every schema.
     pub(super) fn of(adapter: Adapter) -> Option<&'static Profile> {
         match (adapter.format, adapter.strict) {
             (ExportFormat::Mcp, _) => None,
@@ -180,12 +181,12 @@ impl Profile {
         }
     }
 
-    /// Whether it takes a keyword at all.
+    /// Whether the host supports a keyword at all.
     pub(super) fn supports(&self, keyword: &str) -> bool {
         self.keywords.contains(&keyword)
     }
 
-    /// Whether it takes a keyword with this value.
+    /// Whether the host supports a keyword with this value.
     pub(super) fn accepts(&self, keyword: &str, value: &Value) -> bool {
         let fits = match keyword {
             "format" => match (self.formats, value.as_str()) {
@@ -203,18 +204,18 @@ impl Profile {
     }
 }
 
-/// Whether a pattern has nothing that looks around or back, which no grammar can hold a model to.
+/// Whether a pattern has no lookaround and no backreference, which no grammar can enforce.
 fn is_simple_pattern(pattern: &str) -> bool {
     let hard = ["(?=", "(?!", "(?<", "\\b", "\\B", "\\1", "\\2", "\\k"];
     !hard.iter().any(|part| pattern.contains(part))
 }
 
-/// Keywords that say something to people and nothing about which values fit.
+/// Keywords that describe and do not constrain.
 pub(super) fn is_annotation(keyword: &str) -> bool {
     !CONSTRAINTS.contains(&keyword)
 }
 
-/// Keywords that decide which values fit. What nobody knows decides nothing.
+/// Keywords that constrain. Unknown keywords constrain nothing.
 const CONSTRAINTS: &[&str] = &[
     "type",
     "enum",

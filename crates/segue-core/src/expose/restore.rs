@@ -1,4 +1,4 @@
-//! The way back: what a model wrote for an exposed schema → arguments of the tool.
+//! Restores arguments: a model's values for an exported schema → arguments of the tool.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,43 +8,43 @@ use crate::limits::Limits;
 use crate::schema::Schema;
 use crate::value::{Map, Value};
 
-/// How a value that fits an exposed schema becomes one for the original.
+/// How to turn a value of an exported schema into a value of the original.
 #[derive(Clone, Debug, Default)]
 pub(super) enum RestoreRule {
     /// It stays as it is.
     #[default]
     Same,
-    /// It is the text of a JSON value. Text that is none means itself.
+    /// It is JSON text. Text that is not JSON stays as it is.
     Text,
-    /// The arguments are a member of it.
+    /// The arguments are one of its members.
     Inside(Arc<str>, Box<RestoreRule>),
-    /// Its members.
+    /// It is an object.
     Object {
-        /// By their exposed names.
+        /// Rules by exported name.
         members: BTreeMap<Arc<str>, MemberRule>,
-        /// All others.
+        /// The rule for other members.
         rest: Box<RestoreRule>,
     },
-    /// Its items.
+    /// It is an array.
     Array {
-        /// The first ones.
+        /// Rules for the first items.
         first: Vec<RestoreRule>,
-        /// All others.
+        /// The rule for the remaining items.
         rest: Box<RestoreRule>,
     },
-    /// One after the other: of an object's members and of an array's items.
+    /// Both rules, for a value that may be an object or an array.
     Both(Box<(RestoreRule, RestoreRule)>),
-    /// The way of the first of these that it fits.
+    /// The rule of the first schema that matches.
     Any(Vec<(Arc<Schema>, RestoreRule)>),
 }
 
-/// A member of an object.
+/// The rule of one member.
 #[derive(Clone, Debug)]
 pub(super) struct MemberRule {
-    /// What it is really called.
+    /// Its original name.
     pub(super) name: Arc<str>,
     pub(super) way: RestoreRule,
-    /// Whether `null` stands for "not given".
+    /// Whether `null` means absent.
     pub(super) is_absent_when_null: bool,
 }
 
@@ -59,7 +59,7 @@ impl RestoreRule {
         matches!(self, RestoreRule::Same)
     }
 
-    /// The way of an object's members; nothing to do when all stay as they are.
+    /// The rule of an object's members; `Same` if all stay as they are.
     pub(super) fn object(
         members: BTreeMap<Arc<str>, MemberRule>,
         rest: RestoreRule,
@@ -70,7 +70,7 @@ impl RestoreRule {
         RestoreRule::Object { members, rest: Box::new(rest) }
     }
 
-    /// The way of an array's items.
+    /// The rule of an array's items.
     pub(super) fn array(first: Vec<RestoreRule>, rest: RestoreRule) -> RestoreRule {
         if rest.is_identity() && first.iter().all(RestoreRule::is_identity) {
             return RestoreRule::Same;
@@ -78,7 +78,7 @@ impl RestoreRule {
         RestoreRule::Array { first, rest: Box::new(rest) }
     }
 
-    /// The way of a value that may be an object or an array.
+    /// The rule of a value that may be an object or an array.
     pub(super) fn both(a: RestoreRule, b: RestoreRule) -> RestoreRule {
         match (a, b) {
             (RestoreRule::Same, way) | (way, RestoreRule::Same) => way,
@@ -86,7 +86,7 @@ impl RestoreRule {
         }
     }
 
-    /// The way of one of several schemas.
+    /// The rule of one of several schemas.
     pub(super) fn any(branches: Vec<(Value, RestoreRule)>) -> RestoreRule {
         if branches.iter().all(|(_, way)| way.is_identity()) {
             return RestoreRule::Same;

@@ -1,4 +1,4 @@
-//! `anyOf` and `oneOf` → what a host takes of them.
+//! Converts `anyOf` and `oneOf` to the form that a host supports.
 
 use super::convert::{ConvertResult, ConvertedSchema, Converter, describe, nullable};
 use super::flatten::{FlatSchema, type_names};
@@ -8,12 +8,12 @@ use super::{ArgumentsEffect, LossHandling};
 use crate::schema::Schema;
 use crate::value::{Map, Shared, Value};
 
-/// Keywords with schemas in them, whose values may have a way back.
+/// Keywords with nested schemas, whose values may need a restore rule.
 const STRUCTURE: &[&str] =
     &["properties", "required", "additionalProperties", "items", "prefixItems", "anyOf", "oneOf"];
 
 impl Converter<'_> {
-    /// The schema of one of several; nothing where the host can only be told in words.
+    /// Converts a union; `None` if the host can only get a description in words.
     pub(super) fn union(
         &mut self,
         flat: &Map,
@@ -21,7 +21,7 @@ impl Converter<'_> {
         path: &str,
         at_root: bool,
     ) -> ConvertResult<Option<ConvertedSchema>> {
-        // No host takes a choice in place of the arguments themselves.
+        // No host supports a union as the arguments themselves.
         if at_root {
             return Ok(None);
         }
@@ -36,8 +36,8 @@ impl Converter<'_> {
             .filter(|(keyword, _)| !is_annotation(keyword))
             .map(|(keyword, value)| (keyword.clone(), value.clone()))
             .collect();
-        // What stands beside a choice holds for every branch. It is said there, where the branch could
-        // not be understood without it, and where both would have a way back.
+        // Keywords beside a union apply to every branch. They are merged into the branches when a
+        // branch is incomplete without them, and when both would need a restore rule.
         let has_structure = STRUCTURE.iter().any(|keyword| constraints.contains_key(*keyword));
         let is_said_there = has_structure || (self.profile().closed && !constraints.is_empty());
         let mut converted = Vec::new();
@@ -62,7 +62,7 @@ impl Converter<'_> {
         Ok(Some((out.into(), RestoreRule::any(converted))))
     }
 
-    /// What is said beside a choice, keyword by keyword.
+    /// Converts the keywords beside a union.
     fn beside(&mut self, beside: &Map, path: &str) -> Map {
         let (mut out, mut notes) = (Map::new(), Vec::new());
         for (keyword, value) in beside {
@@ -96,7 +96,7 @@ impl Converter<'_> {
         Ok(converted)
     }
 
-    /// A value or `null`, which can be said without a choice.
+    /// A value or `null`, which needs no union.
     fn or_null(
         &mut self,
         branches: &Shared<Vec<Value>>,
@@ -135,7 +135,8 @@ impl Converter<'_> {
     }
 }
 
-/// Whether no value fits two of these: their types differ, or a member that all require does.
+/// Whether no value matches two branches: their types differ, or the constant of a required member
+/// does.
 fn are_exclusive(branches: &[ConvertedSchema]) -> bool {
     if branches.iter().any(|(_, way)| !way.is_identity()) {
         return false;
@@ -165,7 +166,7 @@ fn has_discriminator(branches: &[ConvertedSchema]) -> bool {
     })
 }
 
-/// The one value that a required member of an object can have.
+/// The only value that a required member can have.
 fn only_value<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
     let is_required = schema.get("required")?.as_array()?.contains(&Value::from(name));
     let is_object = schema.get("type").and_then(Value::as_str) == Some("object");

@@ -1,4 +1,4 @@
-//! The tree of an expression, free of the parser that made it.
+//! The syntax tree of an expression, independent of the parser.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ pub struct ExprSpan {
     pub end: u32,
 }
 
-/// A node and its place.
+/// A node with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ast {
-    /// Where it stands in the template's text.
+    /// Its span in the template's text.
     pub at: ExprSpan,
-    /// What it is.
+    /// Its kind.
     pub kind: AstKind,
 }
 
@@ -28,11 +28,11 @@ pub struct Ast {
 pub enum AstKind {
     /// A literal.
     Const(Value),
-    /// The name that a path begins with.
+    /// The first name of a path.
     Name {
         /// As written.
         name: Arc<str>,
-        /// What it means; [`Root::Unresolved`] until names are resolved.
+        /// Its meaning; [`ExprRoot::Unresolved`] until names are resolved.
         root: ExprRoot,
     },
     /// `base.name`
@@ -57,7 +57,7 @@ pub enum AstKind {
         test: Box<Ast>,
         /// When it holds.
         then: Box<Ast>,
-        /// When it does not; absent means undefined.
+        /// When it does not; `None` means undefined.
         otherwise: Option<Box<Ast>>,
     },
     /// `x | name(args)`
@@ -77,7 +77,7 @@ pub enum AstKind {
 /// An argument of a filter, test or function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arg {
-    /// Its name, when it is given by name.
+    /// Its name, if passed by name.
     pub name: Option<Arc<str>>,
     /// Its value.
     pub value: Ast,
@@ -92,7 +92,7 @@ pub enum Logic {
     Or,
 }
 
-/// Operators that make a new value of two.
+/// Operators that compute a new value from two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Arithmetic {
@@ -103,7 +103,7 @@ pub enum Arithmetic {
     FloorDivide,
     Remainder,
     Power,
-    /// `~`: both sides as text.
+    /// `~`: concatenates both sides as text.
     Concat,
 }
 
@@ -122,7 +122,7 @@ pub enum Comparison {
 }
 
 impl Ast {
-    /// Calls `visit` for this node and everything below it, outermost first.
+    /// Calls `visit` for this node and all its descendants, outermost first.
     pub fn walk<'a>(&'a self, visit: &mut dyn FnMut(&'a Ast)) {
         visit(self);
         self.children(&mut |child| child.walk(visit));
@@ -168,7 +168,7 @@ impl Ast {
         }
     }
 
-    /// Calls `visit` for each direct child, to change it.
+    /// Calls `visit` for each direct child, mutable.
     pub fn children_mut(&mut self, visit: &mut dyn FnMut(&mut Ast)) {
         match &mut self.kind {
             AstKind::Const(_) | AstKind::Name { .. } => {}
@@ -208,7 +208,7 @@ impl Ast {
         }
     }
 
-    /// The text that it is, if it is a literal one.
+    /// The text, if this is a string literal.
     pub fn text(&self) -> Option<&str> {
         match &self.kind {
             AstKind::Const(value) => value.as_str(),
@@ -216,7 +216,7 @@ impl Ast {
         }
     }
 
-    /// The path as people write it, for messages: `search.items[0]`.
+    /// The path as written, for messages: `search.items[0]`.
     pub fn path(&self) -> String {
         match &self.kind {
             AstKind::Name { name, .. } => name.to_string(),

@@ -1,4 +1,4 @@
-//! Tree → value, charging each operation against a budget before it is done.
+//! Evaluates a tree, charging each operation to a budget before performing it.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -16,12 +16,12 @@ use crate::value::{Map, Number, Value};
 /// Why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError {
-    /// `unresolved-reference`, `expression`, `limit`, `policy-violation` for what was not kept, or
-    /// `internal` for a fault of ours.
+    /// `unresolved-reference`, `expression`, `limit`, `policy-violation` for a redacted value, or
+    /// `internal` for a bug of ours.
     pub code: Code,
-    /// The place in the template's text.
+    /// The span in the template's text.
     pub at: ExprSpan,
-    /// What is wrong.
+    /// The message.
     pub message: String,
 }
 
@@ -35,7 +35,7 @@ impl EvalError {
         EvalError { code: Code::UnresolvedReference, at, message }
     }
 
-    /// A path leads to nothing. A name of the state is said in the words that chains know.
+    /// The error of a path without a value. For state names it has the text that chains define.
     fn absent(ast: &Ast) -> EvalError {
         match &ast.kind {
             AstKind::Field(base, name)
@@ -48,16 +48,16 @@ impl EvalError {
         }
     }
 
-    /// A path leads to a value of which a part was not kept.
+    /// The error of a path to a redacted value.
     fn not_kept(ast: &Ast) -> EvalError {
         let message = format!(
-            "`{}` has a sensitive value that was not kept when the run stopped",
+            "`{}` has a sensitive value that was not stored when the run stopped",
             ast.path()
         );
         EvalError { code: Code::PolicyViolation, at: ast.at, message }
     }
 
-    /// The evaluation was ended before it was done.
+    /// The error of an evaluation that the budget ended.
     pub(super) fn stopped(at: ExprSpan, stop: &BudgetExceeded) -> EvalError {
         let code =
             if matches!(stop, BudgetExceeded::Fault(_)) { Code::Internal } else { Code::Limit };
@@ -68,14 +68,14 @@ impl EvalError {
 type Result<T, E = EvalError> = std::result::Result<T, E>;
 
 pub(super) fn eval(ast: &Ast, scope: &dyn Scope, limits: &Limits) -> Result<Value> {
-    // Most expressions are plain paths: they need neither budget nor evaluator.
+    // Most expressions are plain paths, which need neither budget nor evaluator.
     if let Some(found) = eval_whole_path(ast, scope) {
         return found;
     }
     Evaluator { scope, limits, locals: Vec::new(), names: 0, program: None }.eval(ast)
 }
 
-/// Refuses a value that is more than may be walked and written.
+/// Rejects a value that exceeds the size limits.
 pub(super) fn check_size(value: Value, at: ExprSpan, limits: &Limits) -> Result<Value> {
     let measure = value.measure();
     let stop = if measure.bytes > limits.value_bytes_max {
@@ -88,8 +88,8 @@ pub(super) fn check_size(value: Value, at: ExprSpan, limits: &Limits) -> Result<
     Err(EvalError::stopped(at, &stop))
 }
 
-/// The value that a plain path leads to, if it can be used; `None` when the tree is something else.
-/// Only its end counts: what was not kept beside it is not asked for.
+/// The value of a plain path, if it can be used; `None` if the tree is something else. Redacted
+/// values beside the path's end do not matter.
 fn eval_whole_path(ast: &Ast, scope: &dyn Scope) -> Option<Result<Value>> {
     let found = eval_path(ast, scope)?;
     Some(found.and_then(|value| {
@@ -97,7 +97,7 @@ fn eval_whole_path(ast: &Ast, scope: &dyn Scope) -> Option<Result<Value>> {
     }))
 }
 
-/// The value at the end of a plain path, borrowed; `None` when the tree is something else.
+/// The value of a plain path, borrowed; `None` if the tree is something else.
 fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value>>> {
     let absent = || EvalError::absent(ast);
     let step = |base: Result<Cow<'a, Value>>, get: &dyn Fn(&Value) -> Option<&Value>| {
@@ -122,7 +122,7 @@ fn eval_path<'a>(ast: &Ast, scope: &'a dyn Scope) -> Option<Result<Cow<'a, Value
     }
 }
 
-/// An item by position; negative positions count from the end. Objects may have numbers as names.
+/// An item by position; negative positions count from the end. Objects may have numbers as keys.
 fn item(value: &Value, index: i64) -> Option<&Value> {
     match value {
         Value::Array(items) => items.get(position(index, items.len())?),
@@ -136,39 +136,39 @@ fn position(index: i64, len: usize) -> Option<usize> {
     usize::try_from(from_start).ok()
 }
 
-/// One evaluation. What it has used up is the budget's to know.
+/// One evaluation. The thread's budget counts its cost.
 pub(super) struct Evaluator<'a> {
     scope: &'a dyn Scope,
     limits: &'a Limits,
-    /// Parameters of the lambdas around the current place, innermost last.
+    /// Parameters of enclosing lambdas, innermost last.
     locals: Vec<(Arc<str>, Value)>,
-    /// Filters around the current place that apply another one by its name.
+    /// Number of enclosing filters that apply another one by name.
     names: usize,
-    /// The jq program that was run last: most loops run the same one for each item.
+    /// The last jq program: most loops run the same one for each item.
     program: Option<(Arc<str>, Rc<Jq>)>,
 }
 
-/// Filters inside each other that apply another one by its name. Each takes a part of the stack.
+/// Maximum nesting of filters that apply another one by name. Each uses stack.
 const NAMES_MAX: usize = 32;
 
-/// Operations that compiling a jq program costs, whatever its length: its library is compiled with it.
+/// Operations for compiling a jq program of any length: its library is compiled too.
 const COMPILATION: u64 = 5_000;
 
-#[expect(clippy::unused_self, reason = "the budget of its thread is that of the evaluation")]
+#[expect(clippy::unused_self, reason = "the thread holds the budget of the evaluation")]
 impl Evaluator<'_> {
-    /// Pays for `bytes` of new data.
+    /// Charges `bytes` of new data.
     pub(super) fn charge(&self, at: ExprSpan, bytes: usize) -> Result<()> {
         budget::charge(bytes).map_err(|stop| EvalError::stopped(at, &stop))
     }
 
-    /// Pays for `work` operations.
+    /// Charges `work` operations.
     pub(super) fn spend(&self, at: ExprSpan, work: u64) -> Result<()> {
         budget::spend(work).map_err(|stop| EvalError::stopped(at, &stop))
     }
 }
 
 impl Evaluator<'_> {
-    /// Applies a filter for another one that was given its name.
+    /// Applies a filter that another one was given by name.
     pub(super) fn nested<T>(
         &mut self,
         at: ExprSpan,
@@ -184,7 +184,7 @@ impl Evaluator<'_> {
         applied
     }
 
-    /// A jq program that is known by its text only now.
+    /// A jq program whose text is known only now.
     pub(super) fn program(&mut self, at: ExprSpan, text: &Arc<str>) -> Result<Rc<Jq>> {
         if let Some((known, program)) = &self.program
             && known == text
@@ -259,7 +259,7 @@ impl Evaluator<'_> {
         }
     }
 
-    /// A parameter of a lambda; every other name is a path.
+    /// The value of a lambda parameter; every other name is a path.
     fn local(&self, ast: &Ast, name: &Arc<str>) -> Result<Value> {
         let local = self.locals.iter().rev().find(|(local, _)| local == name);
         let value = local.map(|(_, value)| value.clone());
@@ -381,8 +381,8 @@ impl Evaluator<'_> {
         filters::apply(self, ast.at, name, &input, &args)
     }
 
-    /// `default(value)` also covers what is missing along the way; with a second argument that is
-    /// true, it covers everything that counts as false.
+    /// `default(value)` also covers a missing part of a path; if the second argument is true, it
+    /// covers every falsy value.
     fn default(&mut self, ast: &Ast, input: &Ast, args: &[Arg]) -> Result<Value> {
         let also_false = match args.get(1) {
             Some(flag) => is_true(&self.eval(&flag.value)?),
@@ -461,7 +461,7 @@ impl Evaluator<'_> {
     }
 }
 
-/// `false`, `null`, zero and everything empty count as false.
+/// `false`, `null`, zero and empty values are falsy.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,

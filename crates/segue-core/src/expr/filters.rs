@@ -1,11 +1,11 @@
 //! MiniJinja's filters, tests and functions over our values.
 //!
-//! Values are handed over without a copy. Whatever could blow up — `replace`, `join`, `range`, a
-//! huge `indent` — is measured before it is done; everything else is at most linear in its input
-//! and measured after. Texts are paid for by their length wherever a filter or test may look at them:
-//! as the input, as an argument, and as an item that it takes out of a list.
+//! Values are passed without a copy. Filters that could blow up — `replace`, `join`, `range`, a
+//! huge `indent` — are charged before they run. All others are at most linear in their input and
+//! charged afterwards. A string is charged by its length wherever a filter or test may read it: as
+//! input, as argument, and as an item of a list.
 //!
-//! [`per_item`] applies filters and tests by name, the same way.
+//! [`per_item`] applies filters and tests by name, under the same rules.
 
 mod per_item;
 mod sum;
@@ -24,16 +24,16 @@ use crate::diagnostic::nearest_name;
 use crate::schema::shorten;
 use crate::value::{Map, Number, Shared, Value};
 
-/// Arguments, some of them by name.
+/// Arguments, some of them named.
 pub(super) type FilterArgs = [(Option<Arc<str>>, Value)];
 
 /// The largest number that a filter takes as a width, a count or the like.
 const FILTER_NUMBER_MAX: u32 = 10_000;
 
-/// Bytes that a single character of text may cost when a filter takes the text apart.
+/// Bytes that one character may cost when a filter splits a string.
 const BYTES_PER_CHAR: usize = 32;
 
-/// The filters that may be used; what is missing from MiniJinja's own is not data, but markup.
+/// The supported filters. Those of MiniJinja's that are missing produce markup.
 pub(super) const FILTERS: &[&str] = &[
     "abs",
     "attr",
@@ -84,7 +84,7 @@ pub(super) const FILTERS: &[&str] = &[
     "zip",
 ];
 
-/// The tests that may be used.
+/// The supported tests.
 pub(super) const TESTS: &[&str] = &[
     "boolean",
     "defined",
@@ -120,7 +120,7 @@ pub(super) const TESTS: &[&str] = &[
     "upper",
 ];
 
-/// The functions that may be called.
+/// The supported functions.
 pub(super) const FUNCTIONS: &[&str] = &["dict", "range"];
 
 fn environment() -> &'static Environment<'static> {
@@ -143,7 +143,7 @@ pub(super) fn apply(
     match (name, args) {
         ("replace", [(None, from), (None, to)]) => return replace(evaluator, at, input, from, to),
         ("join", _) => return join(evaluator, at, input, args),
-        // What is missing does not come here.
+        // The evaluator handles a missing input itself.
         ("default" | "d", _) => return default(at, input, args),
         ("trim", [(None, Value::String(signs))]) if input.as_str().is_some() => {
             return trim(evaluator, at, input, signs);
@@ -182,12 +182,12 @@ pub(super) fn apply(
     })
 }
 
-/// Has MiniJinja do something, within the budget.
+/// Calls MiniJinja within the budget.
 fn library<T>(at: ExprSpan, work: impl FnOnce() -> Result<T, EvalError>) -> Result<T, EvalError> {
     budget::catch_unwound(work).unwrap_or_else(|stop| Err(EvalError::stopped(at, &stop)))
 }
 
-/// Performs a test; an input that is nothing is an item without the attribute that is asked for.
+/// Performs a test; an input of `None` is an item without the requested attribute.
 pub(super) fn perform_test(
     evaluator: &mut Evaluator<'_>,
     at: ExprSpan,
@@ -202,7 +202,7 @@ pub(super) fn perform_test(
         ("defined", input) => return Ok(input.is_some()),
         ("undefined", input) => return Ok(input.is_none()),
         ("divisibleby", _) => refuse_zero(at, args)?,
-        // The library knows more than may be used.
+        // The library has more filters and tests than are supported.
         ("filter", Some(Value::String(name))) => return Ok(FILTERS.contains(&&**name)),
         ("test", Some(Value::String(name))) => return Ok(TESTS.contains(&&**name)),
         _ => {}
@@ -216,7 +216,7 @@ pub(super) fn perform_test(
     })
 }
 
-/// The library would divide by it.
+/// The library would divide by zero.
 fn refuse_zero(at: ExprSpan, args: &FilterArgs) -> Result<(), EvalError> {
     let is_zero = |value: &Value| match value {
         Value::Number(number) => number.as_f64() == Some(0.0),
@@ -262,7 +262,7 @@ fn failure(at: ExprSpan, error: &minijinja::Error) -> EvalError {
 }
 
 fn refuse_huge_numbers(at: ExprSpan, name: &str, args: &FilterArgs) -> Result<(), EvalError> {
-    // A number beyond all floats is huge, too.
+    // A number beyond the range of floats is huge too.
     let huge = |value: &Value| {
         matches!(value, Value::Number(number)
             if number.as_f64().is_none_or(|n| n.abs() > f64::from(FILTER_NUMBER_MAX)))
@@ -275,7 +275,7 @@ fn refuse_huge_numbers(at: ExprSpan, name: &str, args: &FilterArgs) -> Result<()
     Ok(())
 }
 
-/// What a filter may cost at most, beyond its input.
+/// The most that a filter may cost, beyond its input.
 fn cost_of_taking_apart(name: &str, input: &Value, args: &FilterArgs) -> usize {
     let size = input.size();
     let numbers = args.iter().filter_map(|(_, value)| value.as_u64());
@@ -290,7 +290,7 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &FilterArgs) -> usize {
             let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
             size.saturating_add(lines.saturating_mul(number))
         }
-        // Each value begins a line, which is as far in as it is deep.
+        // Each value starts a line, indented by its depth.
         ("tojson" | "pprint", _) => {
             let (lines, depth) = (size / std::mem::size_of::<Value>(), input.measure().depth);
             size.saturating_add(lines.saturating_mul(depth).saturating_mul(number.max(4)))
@@ -302,13 +302,13 @@ fn cost_of_taking_apart(name: &str, input: &Value, args: &FilterArgs) -> usize {
     }
 }
 
-/// What looking at the texts among the arguments costs.
+/// The cost of reading the string arguments.
 fn cost_of_texts(args: &FilterArgs) -> u64 {
     let lengths = args.iter().map(|(_, value)| value.as_str().map_or(0, str::len));
     (lengths.sum::<usize>() / BYTES_PER_OPERATION) as u64
 }
 
-/// What a filter costs that holds its items against each other, or looks for something in each.
+/// The cost of a filter that compares items with each other, or searches each.
 fn cost_of_items(name: &str, input: &Value, args: &FilterArgs) -> u64 {
     let items = match input {
         Value::Array(items) => items.len(),
@@ -330,14 +330,14 @@ fn cost_of_items(name: &str, input: &Value, args: &FilterArgs) -> u64 {
     }
 }
 
-/// An argument by its place or its name.
+/// An argument by position or by name.
 fn argument<'a>(args: &'a FilterArgs, place: usize, name: &str) -> Option<&'a Value> {
     let by_place = args.get(place).filter(|(name, _)| name.is_none());
     let by_name = || args.iter().find(|(given, _)| given.as_deref() == Some(name));
     by_place.or_else(by_name).map(|(_, value)| value)
 }
 
-/// A value that is there, or what stands in for it where it counts as false.
+/// The value, or the default if the value is falsy.
 fn default(at: ExprSpan, input: &Value, args: &FilterArgs) -> Result<Value, EvalError> {
     let also_false = args.get(1).is_some_and(|(_, flag)| is_true(flag));
     match args.first() {
@@ -347,7 +347,8 @@ fn default(at: ExprSpan, input: &Value, args: &FilterArgs) -> Result<Value, Eval
     }
 }
 
-/// Cuts signs off both ends of a text. The library looks through all of them for each sign of the text.
+/// Trims characters from both ends. The library would search all of them for each character of the
+/// text.
 fn trim(
     evaluator: &mut Evaluator<'_>,
     at: ExprSpan,
@@ -385,7 +386,7 @@ fn replace(
     evaluator.spend(at, 1 + (text.len() / BYTES_PER_OPERATION) as u64)?;
     let matches = if from.is_empty() { text.len() + 1 } else { text.matches(&**from).count() };
     let size = text.len().saturating_add(matches.saturating_mul(to.len()));
-    // Each replacement is an operation: a text of nothing but matches costs more than its bytes.
+    // Each replacement is an operation: a text full of matches costs more than its bytes.
     evaluator.spend(at, matches as u64)?;
     evaluator.charge(at, size)?;
     Ok(text.replace(&**from, to).into())
@@ -446,7 +447,7 @@ fn arguments(args: &FilterArgs, at: ExprSpan) -> Result<Vec<Jinja>, EvalError> {
     Ok(positional)
 }
 
-/// Hands a value over; arrays and objects stay where they are.
+/// Converts a value for the library; arrays and objects are not copied.
 fn to_jinja(value: &Value, at: ExprSpan) -> Result<Jinja, EvalError> {
     Ok(match value {
         Value::Null => Jinja::from(()),
@@ -464,8 +465,8 @@ fn to_jinja(value: &Value, at: ExprSpan) -> Result<Jinja, EvalError> {
     })
 }
 
-/// Hands over an item that the library asks for, and is going to look at. Inside a lazily read array or
-/// object there is nobody to report to; the one kind of value that cannot be handed over becomes its text.
+/// Converts an item that the library requests and will read. A lazily read array or object cannot
+/// return an error, so the one kind of value that cannot be converted becomes its text.
 fn to_jinja_inner(value: &Value) -> Jinja {
     pay_for_look(value.as_str().unwrap_or_default());
     to_jinja(value, ExprSpan::default()).unwrap_or_else(|_| Jinja::from(value.to_json()))
@@ -525,7 +526,7 @@ impl Object for SharedObject {
     }
 }
 
-/// Takes a result back, paying for what is new.
+/// Converts a result back, charging new data.
 fn from_jinja(
     value: &Jinja,
     evaluator: &mut Evaluator<'_>,

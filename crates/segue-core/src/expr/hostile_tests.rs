@@ -1,5 +1,5 @@
-//! Every filter, test and function with every kind of hostile argument: each ends within its budget, in a
-//! value or in an error that is not a fault of ours.
+//! Every filter, test and function with every kind of hostile argument: each ends within its
+//! budget, in a value or in an error that is not a bug of ours.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::budget;
 use crate::budget::interrupt::Interrupt;
 use crate::value::Number;
 
-/// The names of a test, and a flag that is raised when `stop` is looked up.
+/// The names of a test, and a flag that a lookup of `stop` raises.
 struct Names<'a> {
     values: Vec<(&'static str, Value)>,
     stop: Option<&'a Interrupt>,
@@ -39,7 +39,7 @@ fn nested(depth: usize) -> Value {
     (0..depth).fold(Value::from(1), |inner, _| Value::from(vec![inner]))
 }
 
-/// A value that holds itself so often that nobody could write it.
+/// A value that contains itself so often that it cannot be serialized.
 fn doubled(times: usize) -> Value {
     (0..times).fold(Value::from("x"), |inner, _| Value::from(vec![inner.clone(), inner]))
 }
@@ -86,7 +86,7 @@ fn others() -> Vec<Value> {
     ]
 }
 
-/// Evaluates, and holds the outcome against what may come out.
+/// Evaluates, and checks the outcome.
 fn outcome(text: &str, names: &Names<'_>) {
     let limits = Limits::default();
     let Ok(template) = parse(text) else { panic!("{text} cannot be read") };
@@ -135,21 +135,21 @@ fn every_test_takes_every_argument() {
     }
 }
 
-/// What becomes of an expression: its value, or the kind of its error.
+/// The outcome of an expression: its value, or the code of its error.
 fn ending(text: &str, names: &Names<'_>) -> Result<Value, Code> {
     let template = parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
     template.eval(names, &Limits::default()).map_err(|error| error.code)
 }
 
-/// Arguments that a call is tried with: none, each value, and pairs of numbers.
+/// Arguments of the test calls: none, each value, and pairs of numbers.
 fn all_arguments() -> Vec<Vec<Value>> {
     let values = numbers().into_iter().chain(others()).map(|value| vec![value]);
     let pairs = numbers().into_iter().zip(numbers().into_iter().skip(3)).map(|(a, b)| vec![a, b]);
     std::iter::once(Vec::new()).chain(values).chain(pairs).collect()
 }
 
-/// A filter or test that is applied by its name does to each item what it does to a value directly. In
-/// particular nothing gets past the guards of a direct application.
+/// A filter or test that is applied by name does to each item what it does to a value directly. In
+/// particular it passes the same guards.
 fn same_by_name(direct: &dyn Fn(&str) -> String, by_name: &dyn Fn(&str) -> String) {
     let inputs: Vec<Value> = numbers().into_iter().step_by(5).chain(others()).collect();
     for (input, arguments) in
@@ -195,7 +195,7 @@ fn a_test_by_name_is_the_test() {
     }
 }
 
-/// What the library has beyond ours is not there by its name either.
+/// Filters of the library that are not supported are not available by name either.
 #[test]
 fn a_name_that_is_not_ours_is_refused() {
     let names = Names { values: vec![("s", "%999999999d".into())], stop: None };
@@ -218,7 +218,7 @@ fn a_name_that_is_not_ours_is_refused() {
     }
 }
 
-/// Names that lead to names: as deep as nothing but the length of an expression allows.
+/// Names that lead to names, as deep as the length of an expression allows.
 #[test]
 fn names_of_names_end() {
     let work = || {
@@ -232,11 +232,11 @@ fn names_of_names_end() {
     std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
 }
 
-/// Filters that look at none of their arguments' letters: what they are given is handed on as it is.
+/// Filters that pass their arguments on without reading them.
 const HAND_ON: &[&str] = &["default", "d"];
 
-/// Whatever is looked at is paid for, wherever it stands: a long text costs more than a short one, as the
-/// input, as an argument, and once for each item.
+/// Every string that is read is charged, wherever it is: a long one costs more than a short one, as
+/// input, as argument, and once for each item.
 #[test]
 fn every_letter_that_is_looked_at_is_paid_for() {
     const LONG: usize = 200_000;
@@ -249,7 +249,7 @@ fn every_letter_that_is_looked_at_is_paid_for() {
         let outcome = parse(text).unwrap().eval(&Names { values, stop: None }, &limits);
         outcome.map_or_else(|error| error.code == Code::Limit, |_| true).then(budget::spent)
     };
-    // What is refused was not looked at.
+    // A rejected argument was not read.
     let dearer = |text: String, times: u64| {
         if let (Some(cheap), Some(dear)) = (cost(&text, &short), cost(&text, &long)) {
             assert!(dear >= cheap + times * LEAST, "{text}: {cheap} and {dear}");
@@ -297,7 +297,7 @@ fn every_letter_that_is_looked_at_is_paid_for() {
     }
 }
 
-/// A run with something sensitive looks through each value that is named, to see whether it was kept.
+/// A run with sensitive values scans each named value, to see whether it was redacted.
 #[test]
 fn a_value_that_is_looked_through_is_paid_for() {
     let list = Value::from(vec![Value::from("x".repeat(1_000)); 1_000]);
@@ -310,7 +310,7 @@ fn a_value_that_is_looked_through_is_paid_for() {
     assert!(cost("sensitive") > cost("other") + 10 * 1_000_000 / 64);
 }
 
-/// The fuzzer spells no name by chance.
+/// The fuzzer does not guess names by chance.
 #[test]
 fn the_dictionary_of_the_fuzzer_has_every_name() {
     let dictionary = include_str!("../../../../fuzz/dictionaries/expression.dict");
@@ -325,7 +325,7 @@ fn the_dictionary_of_the_fuzzer_has_every_name() {
     }
 }
 
-/// What the library does item by item, and so as often as there are items for each of them.
+/// The library would do this work once per item for each item.
 #[test]
 fn nothing_is_copied_once_for_each_item() {
     let texts = Value::from(vec![Value::from("x".repeat(100)); 60_000]);
@@ -401,7 +401,7 @@ fn every_operator_and_function_takes_every_value() {
     }
 }
 
-/// What is shared in memory is as large as it would be written, in one expression too.
+/// A value shared in memory counts with its serialized size, within one expression too.
 #[test]
 fn growth_by_sharing_is_seen() {
     let doubling = "| map(lambda x: [x, x])".repeat(40);
@@ -419,7 +419,7 @@ fn growth_by_sharing_is_seen() {
     assert!(error.code == Code::Limit && error.message.contains("deeper"), "{error:?}");
 }
 
-/// The driver's flag ends an evaluation that is under way, in every language.
+/// The driver's flag stops a running evaluation, in every language.
 #[test]
 fn a_raised_flag_ends_what_is_under_way() {
     let list: Vec<Value> = (0..1_000).map(Value::from).collect();
@@ -439,7 +439,7 @@ fn a_raised_flag_ends_what_is_under_way() {
             error.code == Code::Limit && error.message.contains("stopped"),
             "{text}: {error:?}"
         );
-        // And none begins while it is raised.
+        // And no evaluation starts while it is raised.
         assert!(
             budget::interruptible(&flag, || parse("{{ l }}")
                 .unwrap()

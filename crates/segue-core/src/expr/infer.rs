@@ -1,6 +1,6 @@
-//! Tree → type, with what is surely wrong about it.
+//! Infers the type of a tree, and reports certain errors.
 //!
-//! A finding is made only when no value would do. What is not known stays [`Type::Any`].
+//! A finding is reported only if no value would be right. Unknown types stay [`Type::Any`].
 
 use std::sync::Arc;
 
@@ -11,41 +11,41 @@ use crate::diagnostic::{Code, Severity, nearest_name};
 use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 
-/// Something that is surely wrong about an expression.
+/// A certain error in an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The place in the template's text.
+    /// The span in the template's text.
     pub at: ExprSpan,
-    /// What kind.
+    /// The kind of finding.
     pub code: Code,
-    /// How bad.
+    /// Its severity.
     pub severity: Severity,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// What to do.
     pub help: Option<String>,
-    /// What to write there instead.
+    /// The replacement for the span.
     pub replacement: Option<String>,
 }
 
-/// Where inference finds the types of names.
+/// Provides the types of names.
 pub trait TypeScope {
-    /// What is known of a name's value.
+    /// The type of a name's value.
     fn type_of(&self, root: &ExprRoot) -> Type;
 
-    /// What is known of a name of the state, where flow is a program.
+    /// The type of a state name, in a program.
     fn type_in_state(&self, name: &Arc<str>) -> Type;
 }
 
 impl Ast {
-    /// What is known of the value, adding what is surely wrong to `findings`.
+    /// Infers the type, and appends certain errors to `findings`.
     pub fn infer(&self, scope: &dyn TypeScope, findings: &mut Vec<Finding>) -> Type {
         Inference { scope, findings, locals: Vec::new(), lenient: 0 }.infer(self)
     }
 }
 
 impl Template {
-    /// What is known of the value. `report` is told of each expression's findings.
+    /// Infers the type. `report` receives the findings of each expression.
     pub fn infer(
         &self,
         scope: &dyn TypeScope,
@@ -69,7 +69,8 @@ impl Template {
                 Type::String
             }
             Template::Array(items) => {
-                // Every item is looked at, also behind one of which nothing is known.
+                // Every item is inferred, also after one of unknown type, so that all findings are
+                // reported.
                 let items: Vec<Type> = items.iter().map(|item| item.infer(scope, report)).collect();
                 Type::array(Type::union(items))
             }
@@ -204,8 +205,8 @@ impl Inference<'_> {
             None if names.is_empty() => "it has no fields at all".to_owned(),
             None => format!("it has {}", names.join(", ")),
         };
-        // JSON Schema allows what it does not declare, so an unfamiliar name is only doubtful; one
-        // that is a slip away from a declared name is that name.
+        // JSON Schema allows undeclared members, so an unknown name is only doubtful. A name near
+        // to a declared one is a typo.
         let severity = if surely || near.is_some() { Severity::Error } else { Severity::Warning };
         let replacement = base.zip(near).map(|(base, near)| format!("{}.{near}", base.path()));
         self.findings.push(Finding {
@@ -323,7 +324,7 @@ impl Inference<'_> {
         self.filter_type(name, input, &input_ty, args)
     }
 
-    /// What a filter is told to apply, as far as it is known by its text: a jq program, or the name of a
+    /// Checks literal arguments of a filter that it applies itself: a jq program, or the name of a
     /// filter or test for each item.
     fn applied(&mut self, name: &str, args: &[Arg]) {
         let (mut name, mut args) = (name, args);
@@ -399,7 +400,8 @@ impl Inference<'_> {
         }
     }
 
-    /// An attribute of items that is named by text. Whoever asks whether it is there may name any.
+    /// Checks an attribute of items that is named by a string. With `is defined`, any name is
+    /// valid.
     fn attribute(&mut self, input: &Ast, item: &Type, name: &Ast, test: Option<&Arg>) {
         let word = test.and_then(|test| test.value.text());
         let Some(path) = name.text() else { return };
@@ -464,7 +466,7 @@ impl Inference<'_> {
     }
 }
 
-/// An argument that is a text, and its text.
+/// A string literal argument.
 fn text_of(arg: &Arg) -> Option<(&Ast, &str)> {
     let text = arg.value.text().filter(|_| arg.name.is_none())?;
     Some((&arg.value, text))

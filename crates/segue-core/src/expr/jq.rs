@@ -1,8 +1,8 @@
 //! `json_query`: jq programs over our values.
 //!
-//! jq is a full language. What could run for ever in a way that nobody can count — definitions, and what
-//! the library defines through itself without a bound — and what reads the world is refused when a program
-//! is compiled. What remains is counted: see [`counted`].
+//! jq is a full language. Compilation rejects programs that could run forever without being counted
+//! (definitions, and functions that the library defines recursively without a bound), and functions
+//! with side effects. All other work is counted: see [`counted`].
 
 mod counted;
 mod natives;
@@ -24,19 +24,19 @@ use crate::schema::shorten;
 use crate::value::Value;
 use counted::MeteredValue;
 
-/// Results that one program may give.
+/// Maximum number of results of one program.
 const RESULTS_MAX: usize = 100_000;
 
-/// Brackets inside each other in a program. The library recurses over them.
+/// Maximum nesting of brackets in a program. The library recurses over them.
 const NESTING_MAX: usize = 32;
 
-/// Brackets and dots in a program: each may lead on along a path.
+/// Maximum number of brackets and dots in a program: each may extend a path.
 const STEPS_MAX: usize = 500;
 
-/// Operators and words in a program: each may be inside the one before it.
+/// Maximum number of operators and words in a program: each may nest inside the one before it.
 const PARTS_MAX: usize = 128;
 
-/// Filters of jq that need not end.
+/// jq filters that may not terminate.
 const REFUSED: &[&str] = &[
     "range",
     "repeat",
@@ -56,11 +56,11 @@ const REFUSED: &[&str] = &[
     "strflocaltime",
 ];
 
-/// What the library's own definitions call that reads the world, or ends the process.
+/// Functions with side effects that the library's definitions call.
 const SIDE_EFFECTS: &[&str] =
     &["env", "now", "halt", "debug_empty", "stderr_empty", "localtime", "strflocaltime"];
 
-/// Definitions of the library that are left out: of what is worldly, and of what we do ourselves.
+/// Definitions of the library that are left out: those with side effects, and those replaced here.
 const UNSUPPORTED: &[&str] = &["halt", "halt_error", "debug", "stderr", "join"];
 
 /// A compiled jq program.
@@ -71,11 +71,11 @@ pub struct Jq {
 /// Why a program cannot be compiled or has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JqError {
-    /// The program is wrong, or says so itself.
+    /// The program is invalid, or raised an error.
     Wrong(String),
-    /// It was ended before it was done.
+    /// The budget ended it.
     Stopped(String),
-    /// A fault of ours.
+    /// A bug of ours.
     Fault(String),
 }
 
@@ -101,7 +101,7 @@ impl From<BudgetExceeded> for JqError {
 }
 
 impl JqError {
-    /// What kind of failure this is.
+    /// The code of this failure.
     pub fn code(&self) -> Code {
         match self {
             JqError::Wrong(_) => Code::Expression,
@@ -120,20 +120,21 @@ fn wrong(message: impl Into<String>) -> JqError {
 }
 
 impl Jq {
-    /// Compiles a program, refusing what is unbounded.
+    /// Compiles a program, and rejects unbounded ones.
     pub fn compile(program: &str) -> Result<Jq, JqError> {
         refuse_deep(program)?;
         budget::catch_unwound(|| compile(program))?
     }
 
-    /// Runs the program by itself: one result is itself, several are an array, none is `null`.
+    /// Runs the program with a budget of its own: one result is returned as it is, several as an
+    /// array, none as `null`.
     pub fn run(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
         budget::metered(limits.expression_fuel_max, limits.value_bytes_max, || {
             self.run_within(input, limits)
         })
     }
 
-    /// The same in an evaluation that has a budget.
+    /// Runs the program within the budget of an evaluation.
     pub(super) fn run_within(&self, input: &Value, limits: &Limits) -> Result<Value, JqError> {
         budget::catch_unwound(|| self.results(input, limits))?
     }
@@ -145,7 +146,8 @@ impl Jq {
         let ctx = Ctx::<data::JustLut<MeteredValue>>::new(&self.filter.lut, Vars::new([]));
         let mut results = Vec::new();
         for result in self.filter.id.run((ctx, MeteredValue::new(input))) {
-            // An exception that is no error is a `break` or a `halt` without a place, which no program has.
+            // An exception that is no error is a `break` or a `halt` out of place, which
+            // compilation rejects.
             let result = result.map_err(|exception| match exception.get_err() {
                 Ok(error) => wrong(shorten(&format!("jq: {error}"))),
                 Err(_) => wrong("jq: the program ends itself"),
@@ -186,8 +188,8 @@ fn compile(program: &str) -> Result<Jq, JqError> {
     Ok(Jq { filter })
 }
 
-/// Refuses programs over whose parts the library would recurse too deep. Counting too much refuses what
-/// nobody could read anyway.
+/// Rejects programs over whose parts the library would recurse too deep. The count is generous:
+/// programs near the limit are unreadable anyway.
 fn refuse_deep(program: &str) -> Result<(), JqError> {
     let bytes_max = Limits::default().expression_bytes_max;
     if program.len() > bytes_max {
@@ -198,7 +200,7 @@ fn refuse_deep(program: &str) -> Result<(), JqError> {
         match byte {
             b'(' | b'[' | b'{' => open.push(byte),
             b')' | b']' | b'}' => drop(open.pop()),
-            // Between the members of an object it nests nothing.
+            // Between the members of an object a comma nests nothing.
             b',' if open.last() == Some(&b'{') => {}
             b'|' | b',' | b'+' | b'-' | b'*' | b'/' | b'%' | b'<' | b'>' | b'=' | b'?' | b'!' => {
                 operators += 1;
@@ -225,12 +227,14 @@ fn refuse_deep(program: &str) -> Result<(), JqError> {
     Ok(())
 }
 
-/// Refuses what need not end. Only calls are looked at, so a field may have any name.
+/// Rejects calls that may not terminate. Only calls are checked, so a field may have any name.
 fn refuse_unbounded(program: &str) -> Result<(), JqError> {
     let term = load::parse(program, |parser| parser.term())
         .ok_or_else(|| wrong(format!("`{program}` is not a jq program")))?;
     match refused_call(&term) {
-        Some(name) => Err(wrong(format!("jq's `{name}` is not allowed here: it need not end"))),
+        Some(name) => {
+            Err(wrong(format!("jq's `{name}` is not allowed here: it may not terminate")))
+        }
         None => Ok(()),
     }
 }
@@ -306,7 +310,7 @@ mod tests {
         assert!(run("nosuch", "1").unwrap_err().contains("nosuch"));
     }
 
-    /// Programs that were seen to take a server down, and their kin.
+    /// Programs that took a server down, and similar ones.
     const HOSTILE: &[&str] = &[
         ". as $a | $a[] as $x | $a[] as $y | $a[] as $z | $a[] as $w | empty",
         ". as $a | [$a[] as $x | $a[] as $y | $a[] as $z | $x]",
@@ -391,7 +395,7 @@ mod tests {
         ];
         let programs = HOSTILE.iter().copied().chain(long.iter().map(String::as_str));
         for program in programs {
-            // Whatever comes out, it is no fault of ours, and it comes out.
+            // Every outcome is fine, except a bug of ours or no outcome.
             let limits = Limits { expression_fuel_max: 100_000, ..Limits::default() };
             if let Err(message) = run_with(program, &input, &limits) {
                 let shown: String = program.chars().take(60).collect();
@@ -406,7 +410,7 @@ mod tests {
         }
     }
 
-    /// What is just allowed needs no more stack than a thread has.
+    /// The deepest allowed programs fit on the stack of a thread.
     #[test]
     fn the_deepest_programs_run_on_a_small_stack() {
         let around = |open: &str, close: &str, times: usize| {
@@ -435,7 +439,7 @@ mod tests {
             around("", "[0]", STEPS_MAX - 1),
         ];
         for program in programs {
-            // A stack that overflows says the name of its thread.
+            // A stack overflow prints the name of its thread.
             let name: String = program.chars().take(20).collect();
             let work = move || drop(run(&program, r#"{"a":[1]}"#));
             let thread = std::thread::Builder::new().name(name).stack_size(2 << 20).spawn(work);
@@ -443,7 +447,7 @@ mod tests {
         }
     }
 
-    /// Programs of ordinary size stay what they were.
+    /// Programs of ordinary size stay within their budget.
     #[test]
     fn ordinary_programs_are_within_their_budget() {
         let items: Vec<String> = (0..2_000)
@@ -465,8 +469,8 @@ mod tests {
         }
     }
 
-    /// Programs that look for something again and again, with what they look for and look through. Their
-    /// work is the product of both, which no evaluation may take: with a small budget they end at it.
+    /// Programs that search repeatedly, with the needle and the haystack. Their work is the product
+    /// of both lengths, which exceeds a small budget.
     #[test]
     fn no_search_takes_the_product_of_two_lengths() {
         let limits = Limits { expression_fuel_max: 100_000, ..Limits::default() };
@@ -496,14 +500,14 @@ mod tests {
             for input in [Value::from(text.as_str()), Value::from(format!("é{text}"))] {
                 match Jq::compile(&program).unwrap().run(&input, &limits) {
                     Err(error) => assert_eq!(error.code(), Code::Limit, "{program}: {error}"),
-                    // What is linear may end.
+                    // A linear search may end.
                     Ok(_) => assert!(program.contains("ind"), "{program}"),
                 }
             }
         }
     }
 
-    /// Ordinary searches of a large text are far from it.
+    /// Ordinary searches of a large text stay far below the budget.
     #[test]
     fn ordinary_searches_of_a_large_text_end() {
         let limits = Limits::default();

@@ -1,11 +1,11 @@
 //! The expression language: MiniJinja's grammar, filters and tests over shared JSON values.
 //!
-//! `text → Template → Value`. The parser is MiniJinja's, the tree and the evaluation are ours: so
-//! every node keeps its place for messages, types flow through it before anything runs, values are
-//! shared instead of converted, and each operation is charged against a budget before it is done.
-//! A value that is put into a text is data; nothing is ever parsed at run time.
+//! `text → Template → Value`. The parser is MiniJinja's; the tree and the evaluation are ours. So
+//! every node keeps its span for messages, types are inferred before anything runs, values are
+//! shared instead of converted, and each operation is charged to a budget before it is performed. A
+//! value inserted into a text is data: nothing is parsed at run time.
 //!
-//! Not here: what names mean (`compile::resolve` decides and writes it into [`Root`]).
+//! Not here: the meaning of names, which `compile::resolve` writes into [`ExprRoot`].
 
 pub mod ast;
 mod eval;
@@ -34,22 +34,22 @@ use crate::value::{Map, Value};
 /// The position of a step in its composition, counted in the order of the text, bodies included.
 pub type StepIndex = u32;
 
-/// What the first name of a path means.
+/// The meaning of a path's first name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprRoot {
     /// Not resolved yet, or unknown; evaluation never sees it in a checked composition.
     Unresolved,
-    /// A parameter of a lambda around this place.
+    /// A parameter of an enclosing lambda.
     Lambda,
     /// `input`
     Input,
-    /// A name of the input schema, written without `input.`.
+    /// A property of the input schema, written without `input.`.
     InputField(Arc<str>),
     /// `context`
     Context,
     /// `run`: id, name and start of this run.
     Run,
-    /// `state`, where flow is a program and names change over time.
+    /// `state`, in a program, where names change over time.
     State,
     /// The value of a step.
     Step(StepIndex),
@@ -57,67 +57,67 @@ pub enum ExprRoot {
     StepStatus(StepIndex),
     /// `steps.ID.error`
     StepError(StepIndex),
-    /// A name given by a step with `set`, `map_outputs` or `transform`.
+    /// A name that a step defines with `set`, `map_outputs` or `transform`.
     Given(StepIndex, Arc<str>),
     /// The item of the loop at this step.
     Item(StepIndex),
-    /// `loop`: index and the like of the loop at this step.
+    /// `loop`: index and other properties of the loop at this step.
     Loop(StepIndex),
-    /// `output`: what the call at hand returned.
+    /// `output`: the value of the current call.
     Output,
-    /// `args`: what the call at hand was given.
+    /// `args`: the arguments of the current call.
     Args,
-    /// `error`: how the call at hand failed.
+    /// `error`: the failure of the current call.
     Error,
 }
 
-/// Where evaluation finds the values of names.
+/// Provides the values of names.
 pub trait Scope {
-    /// The value of a name, or nothing when it has none (yet).
+    /// The value of a name, or `None` if it has none (yet).
     fn lookup(&self, root: &ExprRoot) -> Option<Cow<'_, Value>>;
 
-    /// Whether a value that a path led to is there as a whole. What is not cannot be reckoned with.
+    /// Whether a value is complete, with no part redacted. Incomplete values cannot be used.
     fn is_kept(&self, _value: &Value) -> bool {
         true
     }
 
-    /// Whether it looks through all of a value to know that.
+    /// Whether `is_kept` scans the whole value.
     fn looks_through(&self) -> bool {
         false
     }
 }
 
-/// One expression, `{{ … }}` taken off.
+/// One expression, without its `{{ … }}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// The whole string that it stands in.
+    /// The whole string that contains it.
     text: Arc<str>,
-    /// Where that string stands in the source.
+    /// The span of that string in the source.
     site: Span,
     ast: Ast,
 }
 
-/// A value with holes.
+/// A value with placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Template {
-    /// No holes at all.
+    /// No placeholders.
     Literal(Value),
     /// Exactly one `{{ … }}`: keeps the type of its value.
     Expr(Expr),
     /// Text around one or more `{{ … }}`.
     Text(Vec<TemplatePiece>),
-    /// An array with holes.
+    /// An array with placeholders.
     Array(Vec<Template>),
-    /// An object with holes.
+    /// An object with placeholders.
     Object(Vec<(Arc<str>, Template)>),
 }
 
-/// A part of a text with holes.
+/// A part of a text with placeholders.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TemplatePiece {
-    /// Text as it is.
+    /// Literal text.
     Text(Arc<str>),
-    /// A hole.
+    /// A placeholder.
     Expr(Expr),
 }
 
@@ -127,7 +127,7 @@ impl Expr {
         &self.ast
     }
 
-    /// The tree, to resolve its names.
+    /// The tree, mutable, to resolve its names.
     pub fn ast_mut(&mut self) -> &mut Ast {
         &mut self.ast
     }
@@ -141,7 +141,7 @@ impl Expr {
         self.text.get(at.start as usize..at.end as usize).unwrap_or("")
     }
 
-    /// The expression as it stands in its text, braces included.
+    /// The expression as written, braces included.
     pub fn source_text(&self) -> &str {
         let ExprSpan { start, end } = self.ast.at;
         let before = self.text.get(..start as usize).and_then(|head| head.rfind("{{"));
@@ -154,7 +154,7 @@ impl Expr {
         }
     }
 
-    /// Where the expression stands.
+    /// The location of the expression.
     pub fn location(&self) -> ExprLocation {
         ExprLocation { text: self.text.clone(), site: self.site }
     }
@@ -165,7 +165,7 @@ impl Expr {
     }
 }
 
-/// One evaluation: of an expression, or of everything that a template holds.
+/// Runs one evaluation, of an expression or of a whole template, with its budget.
 fn budgeted<T>(
     limits: &Limits,
     work: impl FnOnce() -> Result<T, EvalError>,
@@ -174,7 +174,7 @@ fn budgeted<T>(
     budget::metered(limits.expression_fuel_max, limits.expression_output_bytes_max, work)
 }
 
-/// The string that an expression stands in, and where that is.
+/// The string that contains an expression, and its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExprLocation {
     text: Arc<str>,
@@ -182,10 +182,10 @@ pub struct ExprLocation {
 }
 
 impl ExprLocation {
-    /// The place in the source of a part of the string.
+    /// The span in the source of a part of the string.
     ///
-    /// Exact when the string stands in the source as it is; where escapes or folded lines come in
-    /// between, the part is searched for, and the whole string is named when that fails too.
+    /// Exact if the source contains the string verbatim. If escapes or folded lines intervene, the
+    /// part is searched for; if that fails too, the span is that of the whole string.
     pub fn locate(&self, source: &Source, at: ExprSpan) -> Span {
         locate(source, self.site, &self.text, at)
     }
@@ -198,7 +198,7 @@ pub(crate) fn locate(source: &Source, site: Span, text: &str, at: ExprSpan) -> S
         return Span::new(start + offset + at.start as usize, start + offset + at.end as usize);
     }
     let part = text.get(at.start as usize..at.end as usize).unwrap_or("");
-    // A part may stand in the string more than once: count how many come before it.
+    // The part may occur several times in the string: count the occurrences before it.
     let before = text.get(..at.start as usize).map_or(0, |head| head.matches(part).count());
     match raw.match_indices(part).nth(before) {
         Some((offset, _)) if !part.is_empty() => {
@@ -209,13 +209,13 @@ pub(crate) fn locate(source: &Source, site: Span, text: &str, at: ExprSpan) -> S
 }
 
 impl Template {
-    /// Reads a string that may hold `{{ … }}`.
+    /// Parses a string that may contain `{{ … }}`.
     pub fn parse(text: &Arc<str>, site: Span, limits: &Limits) -> Result<Template, ParseError> {
         parse::template(text, site, limits)
     }
 
-    /// Reads a string as one expression, with or without braces around it: `when: x > 1` is as
-    /// good as `when: "{{ x > 1 }}"`.
+    /// Parses a string as one expression, with or without braces: `when: x > 1` equals `when: "{{ x
+    /// > 1 }}"`.
     pub fn parse_condition(
         text: &Arc<str>,
         site: Span,
@@ -224,8 +224,8 @@ impl Template {
         parse::condition(text, site, limits)
     }
 
-    /// Reads a value whose texts may hold expressions over these names alone, as configuration
-    /// has them. The error says what is wrong.
+    /// Parses a value whose strings may contain expressions over these names only, as in
+    /// configuration. The error is a message.
     pub fn over(
         value: &Value,
         known: &[(&str, ExprRoot)],
@@ -241,12 +241,12 @@ impl Template {
         outcome.map(|()| template)
     }
 
-    /// The value, with every hole filled.
+    /// The value, with every placeholder evaluated.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
         budgeted(limits, || self.fill(limits, &mut |expr| eval::eval(&expr.ast, scope, limits)))
     }
 
-    /// The same, where references without a value stay as they were written; `kept` is told of them.
+    /// The same, but references without a value stay as written; `kept` receives them.
     pub fn eval_keeping_unresolved(
         &self,
         scope: &dyn Scope,
@@ -287,7 +287,7 @@ impl Template {
         }
     }
 
-    /// Every expression, in the order of the text.
+    /// Visits every expression, in the order of the text.
     pub fn exprs<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match self {
             Template::Literal(_) => {}
@@ -304,7 +304,7 @@ impl Template {
         }
     }
 
-    /// Every expression, to resolve its names.
+    /// Visits every expression, mutable, to resolve its names.
     pub fn exprs_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         match self {
             Template::Literal(_) => {}
@@ -323,7 +323,7 @@ impl Template {
         }
     }
 
-    /// The template as it was written, for plans and hashes.
+    /// The template as written, for plans and hashes.
     pub fn to_value(&self) -> Value {
         match self {
             Template::Literal(value) => value.clone(),
@@ -367,13 +367,13 @@ fn fill_text(
     Ok(text.into())
 }
 
-/// A template over one value that is called `args`, as the operator's configuration has them: the
-/// words of a command, the address of an HTTP operation.
+/// A template over one value named `args`, for the operator's configuration: the arguments of a
+/// command, the URL of an HTTP operation.
 #[derive(Clone, Debug)]
 pub struct ArgsTemplate(Template);
 
 impl ArgsTemplate {
-    /// Reads a value whose texts may hold `{{ args.… }}`; the error says what is wrong.
+    /// Parses a value whose strings may contain `{{ args.… }}`; the error is a message.
     pub fn parse(value: &Value, limits: &Limits) -> Result<ArgsTemplate, String> {
         Template::over(value, &[("args", ExprRoot::Args)], limits).map(ArgsTemplate)
     }
@@ -392,7 +392,7 @@ impl Scope for ArgsScope<'_> {
     }
 }
 
-/// Reads every text inside a value as a template.
+/// Parses every string inside a value as a template.
 fn template_of(value: &Value, limits: &Limits) -> Result<Template, ParseError> {
     Ok(match value {
         Value::String(text) => Template::parse(text, Span::default(), limits)?,
@@ -411,7 +411,7 @@ fn template_of(value: &Value, limits: &Limits) -> Result<Template, ParseError> {
     })
 }
 
-/// Gives every name its meaning from a fixed list; the first that is not in it is an error.
+/// Resolves every name from a fixed list; the first unknown name is an error.
 fn resolve_from(
     ast: &mut Ast,
     known: &[(&str, ExprRoot)],
@@ -425,7 +425,7 @@ fn resolve_from(
             found.map(|(_, root)| root.clone()).ok_or_else(|| {
                 let names: Vec<String> =
                     known.iter().map(|(name, _)| format!("`{name}`")).collect();
-                format!("`{name}` is not known here, only {}", names.join(", "))
+                format!("`{name}` is not available here, only {}", names.join(", "))
             })?
         };
     }

@@ -1,5 +1,5 @@
-//! Text → [`Template`]: finds the holes, reads plain paths itself and leaves the rest to MiniJinja's
-//! parser, whose tree is lowered to ours at once.
+//! Text → [`Template`]: finds the placeholders, parses plain paths itself, and lowers the tree of
+//! MiniJinja's parser for all other expressions.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::limits::Limits;
 use crate::source::Span;
 use crate::value::{Number, Value};
 
-/// Why a text is not a template.
+/// Why a text is not a valid template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// The place in the template's text.
+    /// The span in the template's text.
     pub at: ExprSpan,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// What to do.
     pub help: Option<String>,
-    /// Whether a limit was reached, rather than a rule broken.
+    /// Whether a limit was exceeded, as opposed to a syntax error.
     pub is_limit: bool,
 }
 
@@ -83,7 +83,8 @@ pub(super) fn condition(text: &Arc<str>, site: Span, limits: &Limits) -> Result<
     }
 }
 
-/// The offset of the `}}` that ends the hole begun before `start`; quotes and brackets nest.
+/// The offset of the `}}` that closes the placeholder opened before `start`; quotes and brackets
+/// nest.
 fn find_close(text: &str, start: usize) -> Result<usize, ParseError> {
     let bytes = text.as_bytes();
     let (mut depth, mut quote, mut index) = (0usize, None, start);
@@ -105,7 +106,7 @@ fn find_close(text: &str, start: usize) -> Result<usize, ParseError> {
         .help("close it with `}}`; to write the braces themselves use `{{ '{{' }}`"))
 }
 
-/// Reads the expression between two offsets of `text`.
+/// Parses the expression between two offsets of `text`.
 fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<Ast, ParseError> {
     let raw = &text[start..end];
     if raw.len() > limits.expression_bytes_max {
@@ -126,9 +127,9 @@ fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<A
         return Ok(path);
     }
     let (blanked, lambdas) = blank_lambdas(trimmed, start)?;
-    // The parser recurses; its own bound is generous, brackets alone tell enough beforehand.
+    // The parser recurses, and its own limit is generous; counting brackets first is enough.
     check_depth(&blanked, start, limits)?;
-    // The parser stops quietly at a token that it cannot read behind a text; the lexer does not.
+    // The parser stops silently at an unreadable token after a string; the lexer reports it.
     for token in machinery::tokenize(&blanked, true, SyntaxConfig::default()) {
         token.map_err(|error| syntax_error(&error, trimmed, start))?;
     }
@@ -137,8 +138,8 @@ fn expression(text: &str, start: usize, end: usize, limits: &Limits) -> Result<A
     Lowering { text: &blanked, lambdas: &lambdas, base: start, limits }.lower(&parsed, 0)
 }
 
-/// What the parser recurses on, counted beforehand: brackets, prefixes and words that nest to the
-/// right. Counting too much refuses an expression that nobody could read anyway.
+/// Counts the constructs that the parser recurses on: brackets, prefixes and words that nest to the
+/// right. The count is generous: expressions near the limit are unreadable anyway.
 fn check_depth(text: &str, start: usize, limits: &Limits) -> Result<(), ParseError> {
     let (mut depth, mut deepest, mut prefixes, mut run) = (0usize, 0, 0, 0);
     for byte in text.bytes() {
@@ -171,7 +172,7 @@ fn too_deep(at: ExprSpan, limits: &Limits) -> ParseError {
 
 fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError {
     let range = error.range().unwrap_or(0..text.len());
-    // The parser may point into the middle of a sign.
+    // The parser may point into the middle of a character.
     let (start, end) = (text.floor_char_boundary(range.start), text.ceil_char_boundary(range.end));
     let message = error.detail().unwrap_or("the expression cannot be read").to_owned();
     let found = ParseError::new(base + start, base + end.max(start), message);
@@ -190,8 +191,8 @@ fn syntax_error(error: &minijinja::Error, text: &str, base: usize) -> ParseError
     found
 }
 
-/// Names the first character outside quotes that is invisible or looks like another one: an error
-/// message alone would show nothing.
+/// Names the first character outside quotes that is invisible or looks like another one, because
+/// the error message alone would not show it.
 fn odd_character(text: &str) -> Option<String> {
     let (mut quote, mut is_escaped) = (None, false);
     for character in text.chars() {
@@ -212,7 +213,7 @@ fn odd_character(text: &str) -> Option<String> {
     None
 }
 
-/// What an odd character is called, and what to do about it.
+/// The name of an odd character, and the advice.
 fn oddity(character: char) -> Option<(&'static str, &'static str)> {
     const SPACE: &str = "write an ordinary space";
     const DELETE: &str = "delete it";
@@ -237,7 +238,7 @@ fn oddity(character: char) -> Option<(&'static str, &'static str)> {
     })
 }
 
-/// Names joined by `.` and `[n]`; names may contain `-` and `$`, an index may be written `.0`.
+/// Names joined by `.` and `[n]`; names may contain `-` and `$`, and an index may be written `.0`.
 fn plain_path(text: &str, base: usize) -> Option<Ast> {
     let is_name = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
     let first_len = text.find(|c| !is_name(c)).unwrap_or(text.len());
@@ -252,7 +253,7 @@ fn plain_path(text: &str, base: usize) -> Option<Ast> {
     let mut path = Ast { at: at(base, base + first_len), kind: name };
     let mut rest = first_len;
     while rest < text.len() {
-        // Both openings are one byte; any other sign, of however many, ends the attempt.
+        // Both delimiters are one byte; any other character ends the attempt.
         let (opening, inner) = text[rest..].split_at_checked(1)?;
         let len = match opening {
             "." => inner.find(|c| !is_name(c)).unwrap_or(inner.len()),
@@ -281,15 +282,15 @@ fn index_kind(base: Box<Ast>, index: u32) -> AstKind {
     AstKind::Index(base, Box::new(index))
 }
 
-/// A `lambda NAME: body` that was taken out of a text.
+/// A `lambda NAME: body` that was blanked out of a text.
 struct Lambda {
     param: Arc<str>,
-    /// Where the body begins.
+    /// The offset of the body.
     body: usize,
 }
 
 /// Replaces every `lambda NAME:` by spaces, so that the parser reads the body as a plain argument
-/// and every offset stays where it was.
+/// and offsets stay the same.
 fn blank_lambdas(text: &str, base: usize) -> Result<(String, Vec<Lambda>), ParseError> {
     let mut blanked = text.to_owned();
     let mut lambdas = Vec::new();
@@ -313,7 +314,7 @@ fn blank_lambdas(text: &str, base: usize) -> Result<(String, Vec<Lambda>), Parse
     Ok((blanked, lambdas))
 }
 
-/// The offsets at which `word` stands as a word of its own, outside of quotes.
+/// The offsets of `word` as a whole word outside of quotes.
 fn word_offsets(text: &str, word: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
@@ -338,7 +339,7 @@ fn word_offsets(text: &str, word: &str) -> Vec<usize> {
     found
 }
 
-/// Turns the parser's tree into ours.
+/// Lowers the parser's tree to ours.
 struct Lowering<'a> {
     text: &'a str,
     lambdas: &'a [Lambda],
@@ -356,8 +357,8 @@ impl Lowering<'_> {
         }
         let kind = self.kind(expr, depth + 1)?;
         let mut ast = Ast { at: place, kind };
-        // The parser's spans of infix and postfix nodes begin at some token before or after the
-        // operand; ours begin where the first operand does.
+        // The parser's spans of infix and postfix nodes begin near the operand; ours begin at the
+        // first operand.
         let begins_with_operand = !matches!(
             ast.kind,
             AstKind::Not(_)
@@ -515,7 +516,7 @@ impl Lowering<'_> {
             .collect()
     }
 
-    /// An argument, put back into the lambda that it was taken out of.
+    /// An argument, wrapped in its lambda if one was blanked out.
     fn argument(&self, expr: &jinja::Expr<'_>, depth: usize) -> Result<Ast, ParseError> {
         let body = self.lower(expr, depth)?;
         let start = (body.at.start as usize).saturating_sub(self.base);
@@ -553,7 +554,7 @@ fn comparison(op: jinja::CompareOpKind) -> Comparison {
     }
 }
 
-/// Literals are scalars: lists and maps of the grammar have nodes of their own.
+/// Literals are scalars: lists and maps have nodes of their own.
 fn constant_value(value: &minijinja::Value) -> Value {
     match value.kind() {
         ValueKind::Bool => Value::Bool(value.is_true()),
@@ -584,7 +585,7 @@ mod tests {
         ] {
             assert_eq!(help_of(text).as_deref(), Some(help), "{text:?}");
         }
-        // Inside a text such a sign is right, and is not what is wrong.
+        // Inside a string such a character is valid, so it is not the cause.
         assert_eq!(help_of("{{ '\u{a0}\u{2013}' + }}"), None);
     }
 }

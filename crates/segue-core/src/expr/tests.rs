@@ -1,4 +1,4 @@
-//! What expressions mean, by example.
+//! The semantics of expressions, by example.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::*;
 use crate::diagnostic::Code;
 
-/// Resolves every name to a member of one object, as a stand-in for a run.
+/// Resolves every name to a member of one object, in place of a run.
 struct World(Value);
 
 impl Scope for World {
@@ -48,7 +48,7 @@ fn ok(text: &str, world: &str) -> String {
     eval(text, world).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
 
-/// S0-34, S0-35, S1-20, S4-32: one hole keeps the type, anything else is text.
+/// S0-34, S0-35, S1-20, S4-32: a single placeholder keeps the type, anything else is text.
 #[test]
 fn a_single_hole_keeps_its_type() {
     let world = r#"{"n":9007199254740993,"list":[1,"a"],"o":{"x":null},"s":"t"}"#;
@@ -59,7 +59,7 @@ fn a_single_hole_keeps_its_type() {
     assert_eq!(ok(" {{ n }}", world), r#"" 9007199254740993""#);
 }
 
-/// Plain paths may have dashes, dollars and dotted indices; the engine is not asked.
+/// Plain paths may have dashes, dollars and dotted indices; MiniJinja does not parse them.
 #[test]
 fn plain_paths_need_no_engine() {
     let world = r#"{"1-search":{"result":7},"fetch-data":{"items":[{"$id":"x"}]},"createAuthor":{"_id":"507f"}}"#;
@@ -138,7 +138,7 @@ fn only_an_absent_path_is_unresolved() {
     assert_eq!(ok("{{ o.empty | default('x', true) }}", world), r#""x""#);
 }
 
-/// D1, S0-37: what a value contains is never evaluated, however often it passes through.
+/// D1, S0-37: the content of a value is never evaluated, however often it is passed on.
 #[test]
 fn substituted_text_is_data() {
     let world = r#"{"evil":"{{ secret }} {% for %} ${HOME} $(id)","secret":"no"}"#;
@@ -218,8 +218,8 @@ fn places_point_into_the_text() {
     assert_eq!(places, ["alpha.beta", "alpha", "gamma", "delta.x", "delta"]);
 }
 
-/// Signs that take several bytes, at every place of expressions of every kind: each text is read or
-/// refused, and what is refused is named at a place between two signs.
+/// Multi-byte characters at every position of every kind of expression: each text is parsed or
+/// rejected, and the span of an error is on character boundaries.
 #[test]
 fn signs_of_several_bytes_stand_anywhere() {
     let signs = ["\u{a0}", "–", "’", "€", "ü", "🦀", "\u{2028}", "\u{feff}", "\u{301}"];

@@ -1,9 +1,9 @@
-//! Names of schemas → names of languages.
+//! Names of schemas → identifiers of languages.
 
 use std::collections::BTreeSet;
 
-/// The words of a name: parted by what is no letter or digit, and where a capital follows a small
-/// letter.
+/// The words of a name: split at every character that is no letter or digit, and before a capital
+/// after a small letter.
 fn words(name: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut is_new = true;
@@ -32,13 +32,13 @@ fn capitalised(word: &str) -> String {
         .map_or_else(String::new, |first| first.to_ascii_uppercase().to_string() + letters.as_str())
 }
 
-/// `max-results` → `MaxResults`. What has no letters is `Value`.
+/// `max-results` → `MaxResults`. A name without letters is `Value`.
 pub(super) fn pascal(name: &str) -> String {
     let text: String = words(name).iter().map(|word| capitalised(word)).collect();
     if text.is_empty() { "Value".to_owned() } else { text }
 }
 
-/// `maxResults` → `max_results`. What has no letters is `value`.
+/// `maxResults` → `max_results`. A name without letters is `value`.
 pub(super) fn snake(name: &str) -> String {
     let text = words(name).join("_");
     match text.chars().next() {
@@ -55,14 +55,14 @@ pub(super) fn camel(name: &str) -> String {
     words.first().cloned().into_iter().chain(rest).collect()
 }
 
-/// Names that were given already.
+/// Makes names unique.
 #[derive(Default)]
 pub(super) struct UniqueNames {
     names: BTreeSet<String>,
 }
 
 impl UniqueNames {
-    /// A name that nobody has: this one, or with the first number that makes it one.
+    /// A unique name: this one, or this one with the first free number.
     pub(super) fn claim(&mut self, name: &str) -> String {
         let numbered = (2..).map(|number| format!("{name}{number}"));
         let mut names = std::iter::once(name.to_owned()).chain(numbered);
@@ -73,7 +73,7 @@ impl UniqueNames {
     }
 }
 
-/// The lines of a text for people, without what no source file may hold.
+/// The lines of a text for people, without characters that no source file may contain.
 pub(super) fn lines(text: &str) -> Vec<String> {
     let clean = |line: &str| -> String {
         line.chars().filter(|letter| !letter.is_control()).collect::<String>().trim_end().to_owned()

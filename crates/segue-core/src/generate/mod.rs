@@ -1,10 +1,9 @@
-//! A composite tool → a typed client for it in another language, with a test and project files.
+//! Generates a typed client for a composite tool, with a test and project files.
 //!
-//! `schemas → model → text`. What is written depends on nothing but the tool, so writing it twice
-//! gives the same files. The client calls a running Segue through the official MCP library of its
-//! language.
+//! `schemas → model → text`. The output depends only on the tool, so generating it twice gives the
+//! same files. The client calls a running Segue through the official MCP library of its language.
 //!
-//! Not here: writing files (the command line's).
+//! Not here: writing files, which the command line does.
 
 mod identifier;
 mod model;
@@ -22,19 +21,19 @@ use crate::value::Value;
 pub struct ClientSubject {
     /// The composition's name.
     pub composition: Arc<str>,
-    /// What it is called where it is served: `[a-z][a-z0-9_]*`.
+    /// Its name on the server: `[a-z][a-z0-9_]*`.
     pub tool: String,
-    /// What it does.
+    /// Its description.
     pub description: Arc<str>,
     /// JSON Schema of its arguments.
     pub input: Arc<Schema>,
-    /// JSON Schema of its result, as far as it is known.
+    /// JSON Schema of its result, as far as it can be inferred.
     pub output: Arc<Schema>,
-    /// Whether the result stands in the answer as `result`, because it need not be an object.
+    /// Whether the answer holds the result in `result`, because it may not be an object.
     pub is_wrapped: bool,
 }
 
-/// A language that clients can be written in.
+/// A target language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     /// A crate.
@@ -50,7 +49,7 @@ pub enum Language {
 pub struct GeneratedFile {
     /// Relative to the client's folder, with `/`.
     pub path: String,
-    /// What it holds.
+    /// Its content.
     pub text: String,
 }
 
@@ -66,7 +65,7 @@ pub fn generate(subject: &ClientSubject, language: Language) -> Vec<GeneratedFil
     files.collect()
 }
 
-/// An input that the tool takes, from what its schema says.
+/// An example input that matches the schema.
 fn example(subject: &ClientSubject) -> Value {
     subject
         .input
@@ -79,7 +78,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A template with its holes filled. What is put in is never looked at again.
+/// Fills a template's placeholders. Inserted text is not scanned again.
 fn filled(template: &str, holes: &[(&str, &str)]) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;

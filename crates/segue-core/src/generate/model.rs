@@ -1,7 +1,7 @@
-//! JSON Schemas → types that every language has.
+//! JSON Schemas → types that every target language has.
 //!
-//! What a schema says beyond types (bounds, patterns, conditions) is left to Segue, which checks
-//! every call. What no type can say is anything.
+//! Constraints beyond types (bounds, patterns, conditions) are left out, because Segue validates
+//! every call. A schema that no type can express becomes "any".
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use super::ClientSubject;
 use super::identifier::{UniqueNames, pascal};
 use crate::value::{Map, Value};
 
-/// Types that one client may have; what a schema has beyond that is anything.
+/// The maximum number of types in one client; further ones become "any".
 const DEFINITIONS_MAX: usize = 300;
 
-/// Nesting of types; deeper ones are anything. A result that is made of a tree is unfolded, and
-/// nobody wants to read all of it.
+/// The maximum nesting of types; deeper ones become "any". A tree-shaped result would unfold into
+/// unreadably many types.
 const DEPTH_MAX: usize = 8;
 
 /// A type.
@@ -26,20 +26,20 @@ pub(super) enum ModelType {
     Integer,
     Number,
     Text,
-    /// These values and no others.
+    /// A fixed set of values.
     Literals(Vec<Value>),
     List(Box<ModelType>),
     Map(Box<ModelType>),
-    /// Or null.
+    /// Nullable.
     Maybe(Box<ModelType>),
     Either(Vec<ModelType>),
-    /// A type with a name.
+    /// A named type.
     Named(usize),
-    /// A type with a name that it is a part of itself.
+    /// A named type inside its own definition.
     Again(usize),
 }
 
-/// A type with a name.
+/// A named type.
 #[derive(Debug)]
 pub(super) struct TypeDefinition {
     pub(super) name: String,
@@ -51,10 +51,10 @@ pub(super) struct TypeDefinition {
 pub(super) enum DefinitionKind {
     Object {
         fields: Vec<ModelField>,
-        /// What other members may be, when there may be others.
+        /// The type of additional members, if they are allowed.
         others: Option<ModelType>,
     },
-    /// One of these words.
+    /// An enumeration of strings.
     Words(Vec<Arc<str>>),
     /// Another name for a type.
     Alias(ModelType),
@@ -73,7 +73,7 @@ pub(super) struct ModelField {
 #[derive(Debug, Default)]
 pub(super) struct TypeModel {
     definitions: Vec<Option<TypeDefinition>>,
-    /// Each after those that it is made of.
+    /// Each after the types that it uses.
     order: Vec<usize>,
 }
 
@@ -98,14 +98,16 @@ impl TypeModel {
         model
     }
 
-    /// The types, each after those that it is made of.
+    /// The types, each after the types that it uses.
     pub(super) fn definitions(&self) -> impl Iterator<Item = &TypeDefinition> {
         self.order.iter().map(|at| self.get(*at))
     }
 
     /// A type by its number.
     pub(super) fn get(&self, at: usize) -> &TypeDefinition {
-        self.definitions[at].as_ref().expect("what was begun is finished")
+        self.definitions[at]
+            .as_ref()
+            .expect("every reserved definition is filled before it is read")
     }
 
     /// Whether the result has a member of this name.
@@ -119,26 +121,26 @@ impl TypeModel {
         })
     }
 
-    /// Whether an answer that names a run is a reference to one, and not the result itself.
+    /// Whether an answer with a run id refers to that run, and is not the result itself.
     pub(super) fn may_refer(&self) -> bool {
         !(self.result_has("run_id") && self.result_has("status"))
     }
 }
 
 struct ModelReader<'a> {
-    /// What references are relative to.
+    /// The root that references are relative to.
     root: &'a Value,
-    /// What the names of types begin with.
+    /// The prefix of type names.
     prefix: &'a str,
     model: &'a mut TypeModel,
     taken: &'a mut UniqueNames,
-    /// Types that were referred to.
+    /// Types of resolved references.
     references: BTreeMap<String, usize>,
     depth: usize,
 }
 
 impl ModelReader<'_> {
-    /// The type of the whole, which has a name in any case.
+    /// The type of the root, which always has a name.
     fn root(&mut self, name: &str, doc: &str) {
         let whole = self.root.clone();
         let words = whole.as_object().map(|words| (**words).clone()).unwrap_or_default();
@@ -155,7 +157,7 @@ impl ModelReader<'_> {
         self.finish(at, TypeDefinition { name, doc, kind });
     }
 
-    /// Room for a type that is read next.
+    /// Reserves a number for the next type.
     fn begin(&mut self) -> usize {
         self.model.definitions.push(None);
         self.model.definitions.len() - 1
@@ -166,7 +168,7 @@ impl ModelReader<'_> {
         self.model.order.push(at);
     }
 
-    /// The type of a schema; `name` is what it is called if it needs a name.
+    /// The type of a schema; `name` is its name if it needs one.
     fn ty(&mut self, schema: &Value, name: &str) -> ModelType {
         let Value::Object(words) = schema else { return ModelType::Any };
         if self.depth >= DEPTH_MAX || self.model.definitions.len() >= DEFINITIONS_MAX {
@@ -293,7 +295,7 @@ impl ModelReader<'_> {
         one_of(types)
     }
 
-    /// What a reference leads to, read once. A reference to elsewhere is never followed.
+    /// The type of a reference, read once. References to other documents are never followed.
     fn reference(&mut self, target: &str) -> ModelType {
         if let Some(at) = self.references.get(target) {
             let is_open = self.model.definitions[*at].is_none();
@@ -326,7 +328,7 @@ fn doc_of(words: &Map) -> String {
     words.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// Whether a schema is one of objects and nothing else.
+/// Whether a schema describes only objects.
 fn is_object(words: &Map) -> bool {
     match words.get("type") {
         Some(kind) => kind.as_str() == Some("object"),
@@ -345,7 +347,7 @@ fn literals(values: &[Value]) -> ModelType {
     if values.iter().all(is_plain) { ModelType::Literals(values.to_vec()) } else { ModelType::Any }
 }
 
-/// One of several types; null among them makes the others possibly null.
+/// A union; `null` in it makes the other types nullable.
 fn one_of(types: Vec<ModelType>) -> ModelType {
     let has_null = types.contains(&ModelType::Null);
     let mut others: Vec<ModelType> = Vec::new();

@@ -11,7 +11,7 @@ const CLIENT: &str = include_str!("templates/client.py.txt");
 const TEST: &str = include_str!("templates/test.py.txt");
 const PROJECT: &str = include_str!("templates/pyproject.toml.txt");
 
-/// Words that no name may be.
+/// Words that cannot be identifiers.
 const KEYWORDS: &[&str] = &[
     "and", "as", "assert", "async", "await", "break", "case", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
@@ -19,7 +19,7 @@ const KEYWORDS: &[&str] = &[
     "with", "yield",
 ];
 
-/// Names that every model has, and types that fields are written with.
+/// Names that every model has, and names of types that fields use.
 const RESERVED: &[&str] = &[
     "bool",
     "copy",
@@ -76,13 +76,13 @@ fn name(text: &str) -> String {
     if is_taken { format!("{name}_") } else { name }
 }
 
-/// A text that may stand in a docstring.
+/// Escapes a text for a docstring.
 fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace("\"\"\"", "'''");
     if text.ends_with('"') { format!("{text} ") } else { text }
 }
 
-/// A text as a literal; what JSON escapes, Python escapes likewise.
+/// A string literal; Python has the same escapes as JSON.
 fn quoted(text: &str) -> String {
     Value::from(text).to_json()
 }
@@ -125,7 +125,7 @@ fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
          protected_namespaces=())"
     );
     let mut taken = UniqueNames::default();
-    // What must be given comes first, as Python wants it.
+    // Required fields come first, as Python demands.
     let sorted = fields.iter().filter(|field| field.is_required);
     for field in sorted.chain(fields.iter().filter(|field| !field.is_required)) {
         let called = taken.claim(&name(&field.wire));
@@ -180,7 +180,7 @@ fn written(ty: &ModelType, model: &TypeModel) -> String {
             format!("Union[{}]", types.join(", "))
         }
         ModelType::Named(at) => model.get(*at).name.clone(),
-        // Not there yet while it is being made.
+        // A forward reference, because the class is not defined yet.
         ModelType::Again(at) => format!("\"{}\"", model.get(*at).name),
     }
 }

@@ -10,7 +10,7 @@ const CLIENT: &str = include_str!("templates/client.rs.txt");
 const TEST: &str = include_str!("templates/test.rs.txt");
 const MANIFEST: &str = include_str!("templates/Cargo.toml.txt");
 
-/// Words that no name may be.
+/// Words that cannot be identifiers.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate",
     "do", "dyn", "else", "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl",
@@ -59,7 +59,7 @@ fn doc(text: &str, mark: &str, indent: &str) -> String {
     })
 }
 
-/// A text as a literal that needs no escapes.
+/// A raw string literal.
 fn raw(text: &str) -> String {
     let longest =
         text.split('"').skip(1).map(|rest| rest.chars().take_while(|c| *c == '#').count());
@@ -83,7 +83,7 @@ fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
                 let variant = pascal(word);
                 let is_number = variant.starts_with(|first: char| first.is_ascii_digit());
                 let variant = if is_number { format!("N{variant}") } else { variant };
-                // No variant may be called so.
+                // `Self` cannot name a variant.
                 let variant = if variant == "Self" { "Self_".to_owned() } else { variant };
                 let variant = taken.claim(&variant);
                 let _ = writeln!(text, "    /// `{}`", lines(word).join(" "));

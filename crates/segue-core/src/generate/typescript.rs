@@ -12,7 +12,7 @@ const TEST: &str = include_str!("templates/test.ts.txt");
 const PACKAGE: &str = include_str!("templates/package.json.txt");
 const SETTINGS: &str = include_str!("templates/tsconfig.json.txt");
 
-/// Words that no function may be called, and names that the client has.
+/// Words that cannot name a function, and names that the client uses.
 const KEYWORDS: &[&str] = &[
     "await",
     "break",
@@ -95,7 +95,7 @@ pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, 
     ]
 }
 
-/// A comment that nothing in the text can end.
+/// A doc comment that no text can close early.
 fn doc(text: &str, indent: &str) -> String {
     let lines: Vec<String> = lines(text).iter().map(|line| line.replace("*/", "*\\/")).collect();
     match lines.as_slice() {
@@ -127,7 +127,7 @@ fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
             let _ = writeln!(text, "export interface {own} {{");
             fields.iter().for_each(|field| text.push_str(&member(field, model)));
             if others.is_some() {
-                // What is declared must fit here, too: so it cannot say more.
+                // Declared members must fit the index signature, so it can only be `unknown`.
                 text.push_str("  [name: string]: unknown;\n");
             }
             text.push_str("}\n\n");

@@ -1,8 +1,8 @@
-//! How far a search looks: the engine's automaton, gone through without finding anything.
+//! Computes how far a search scans, by running the engine's automaton without recording matches.
 //!
-//! A search goes on behind a match while something is under way that it would prefer. The order of what is
-//! under way decides, so it is kept as the engine keeps it: what began earlier comes first, then what
-//! stands further left in the pattern.
+//! A search continues after a match while a preferred alternative is still possible. Preference
+//! decides, so states are ordered as in the engine: earlier starts first, then alternatives further
+//! left in the pattern.
 
 use regex_automata::nfa::thompson::{Compiler, Config, NFA, State, WhichCaptures};
 use regex_automata::util::primitives::StateID;
@@ -10,22 +10,22 @@ use regex_syntax::hir::Hir;
 
 use crate::budget::BudgetExceeded;
 
-/// Bytes that are paid for at a time.
+/// Bytes charged at a time.
 const BYTES_AT_ONCE: usize = 1_024;
 
 pub(super) struct Lookahead {
-    /// Nothing if there is no room for one: then every search is taken to look at all the rest.
+    /// `None` if it would be too large: then every search is assumed to scan the whole rest.
     nfa: Option<NFA>,
     now: ThreadSet,
     next: ThreadSet,
     open: Vec<StateID>,
 }
 
-/// The states that an automaton is in, the preferred ones first.
+/// The active states of the automaton, preferred ones first.
 #[derive(Default)]
 struct ThreadSet {
     list: Vec<StateID>,
-    /// By state, the last round in which it was added.
+    /// For each state, the last round that added it.
     seen: Vec<u64>,
     round: u64,
 }
@@ -52,7 +52,7 @@ impl Lookahead {
         Lookahead { nfa, now: threads(), next: threads(), open: Vec::new() }
     }
 
-    /// Goes where a search from a place goes, and pays for the bytes on the way, some at a time.
+    /// Follows a search from an offset, and charges for the bytes on the way, a block at a time.
     pub(super) fn search(
         &mut self,
         text: &[u8],
@@ -96,7 +96,7 @@ impl Lookahead {
     }
 }
 
-/// Adds states, and those that they lead to without a byte.
+/// Adds states, and the states reachable from them without a byte.
 fn enter(nfa: &NFA, open: &mut Vec<StateID>, threads: &mut ThreadSet, text: &[u8], at: usize) {
     while let Some(state) = open.pop() {
         if !threads.enter(state) {
@@ -142,8 +142,8 @@ mod tests {
     }
 
     proptest! {
-        /// What is said to be looked at decides what is found: with anything else behind it the match is
-        /// the same. One more byte may be looked at by `$` and `\b`.
+        /// The computed distance is sufficient: any other text after it gives the same match. `$`
+        /// and `\b` may look at one more byte.
         #[test]
         fn what_is_behind_changes_nothing(
             pattern in patterns(),

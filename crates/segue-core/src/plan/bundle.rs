@@ -1,10 +1,10 @@
-//! A plan as text, and the same plan again out of nothing but that text.
+//! Serializes a plan to text, and restores the same plan from that text alone.
 //!
-//! A bundle holds the texts of the composition and of those inside, with the definition of every
-//! tool that they were compiled against. It is compiled again, not taken apart: there is one way
-//! from text to plan. What comes out has the hash that went in, or is refused.
+//! A bundle holds the texts of the composition and its inner compositions, with the definition of
+//! every tool that they were compiled against. Restoring compiles them again, so there is one path
+//! from text to plan. The restored plan must have the original hash, or the bundle is rejected.
 //!
-//! Not here: where bundles are kept.
+//! Not here: storage of bundles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,32 +25,32 @@ use crate::schema::Schema;
 use crate::source::Source;
 use crate::value::{Value, from_value};
 
-/// The number of the form in which bundles are written.
+/// The version of the bundle format.
 pub const BUNDLE_FORMAT: u32 = 1;
 
-/// Why a bundle gives no plan.
+/// Why a bundle cannot be restored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BundleError {
-    /// It is no bundle, or one that this version does not know.
+    /// It is not a bundle, or a bundle of an unknown version.
     #[error("the stored plan cannot be read: {message}")]
     Unreadable {
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
-    /// This version of Segue does not accept the composition any more.
+    /// This version of Segue no longer accepts the composition.
     #[error("the stored composition `{name}` does not compile any more: {message}")]
     Uncompiled {
-        /// Which composition.
+        /// The composition.
         name: Arc<str>,
         /// The first error.
         message: String,
     },
-    /// The composition means something else now.
+    /// The composition compiles to a different plan.
     #[error("the stored plan has the hash {actual} now, but the run is bound to {expected}")]
     Changed {
-        /// What the run is bound to.
+        /// The hash that the run is bound to.
         expected: Arc<str>,
-        /// What the plan is now.
+        /// The hash of the restored plan.
         actual: Arc<str>,
     },
 }
@@ -59,9 +59,9 @@ pub enum BundleError {
 struct Bundle {
     format: u32,
     plan_hash: Arc<str>,
-    /// Each once.
+    /// Each tool once.
     tools: Vec<BundledTool>,
-    /// Each after those that it calls; the last one is the plan's own.
+    /// Each composition after those that it calls; the last one is the plan's own.
     compositions: Vec<BundledComposition>,
 }
 
@@ -78,20 +78,20 @@ struct BundledTool {
     id: ToolId,
     description: Arc<str>,
     input: Value,
-    /// `null` is no schema, and none can be `null`.
+    /// `null` means no schema; no schema is `null`.
     output: Value,
     annotations: Annotations,
     rollback: DeclaredRollback,
     confirm: ConfirmPolicy,
-    /// Whether it depends on arguments. Code cannot be packed: until it is found again, every call
-    /// asks that may have to.
+    /// Whether confirmation depends on the arguments. Code cannot be serialized: until the rule is
+    /// bound again, every call that may need confirmation asks for it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     asks_when: bool,
     scopes: Vec<Arc<str>>,
     tags: Vec<Arc<str>>,
-    /// The position of the composition behind it.
+    /// The position of its composition.
     composition: Option<usize>,
-    /// What its code calls.
+    /// The parts of a code tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     composed: Option<BundledParts>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,12 +105,12 @@ struct BundledParts {
     of: Vec<Arc<str>>,
     atomic: bool,
     is_destructive: bool,
-    /// Positions of the tools, each before the one that it is a part of.
+    /// Positions of the parts, each before the tool that it belongs to.
     parts: Vec<usize>,
 }
 
 impl Plan {
-    /// The plan as text, from which [`unbundle`] makes it again.
+    /// The plan as text; [`unbundle`] restores it.
     pub fn bundle(&self) -> String {
         let mut packing = BundleBuilder::default();
         packing.composition(&self.composition);
@@ -123,7 +123,7 @@ impl Plan {
         serde_json::to_string(&bundle).expect("every part of a bundle has a form in JSON")
     }
 
-    /// Goes by the code of tools as they are here, where a bundle could not hold it.
+    /// Binds the confirmation rules of registered tools, which a bundle cannot hold.
     pub fn bind(&self, here: &Catalog) {
         for (id, tool) in self.callable_tools() {
             let live = here.get(&id).and_then(|live| live.confirm_when.as_ref());
@@ -134,7 +134,7 @@ impl Plan {
     }
 }
 
-/// Everything packed so far. The same tool or composition is known by its address.
+/// The parts serialized so far. Tools and compositions are identified by their address.
 #[derive(Default)]
 struct BundleBuilder {
     tools: Vec<(Arc<ToolSpec>, BundledTool)>,
@@ -198,7 +198,7 @@ impl BundleBuilder {
     }
 }
 
-/// Every tool that a composition was compiled against, undos included, by id.
+/// Every tool that a composition was compiled against, including rollbacks, by id.
 fn tools_of(composition: &Composition) -> Vec<Arc<ToolSpec>> {
     let mut catalog = Catalog::default();
     composition.body.walk(&mut |step| {
@@ -222,8 +222,8 @@ fn rollback_calls(step: &Step) -> impl Iterator<Item = &ToolCall> {
     })
 }
 
-/// What a tool declares, with the other tool by its full id. Among fewer tools a short name could
-/// mean one that it did not mean among all of them.
+/// The rollback that a tool declares, with the full id of the other tool: among the fewer tools of
+/// a bundle, a short name could resolve differently.
 fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) -> DeclaredRollback {
     let DeclaredRollback::Call { tool: name, parameters } = &tool.rollback else {
         return tool.rollback.clone();
@@ -242,20 +242,20 @@ fn rollback_of(tool: &ToolSpec, composition: &Composition, catalog: &Catalog) ->
             tool: meant.id.as_str().into(),
             parameters: parameters.clone(),
         },
-        // It could not be used, and must not become usable.
+        // It was not usable, and must not become usable.
         (None, ToolLookup::Found(_)) => DeclaredRollback::Unknown,
         (None, _) => tool.rollback.clone(),
     }
 }
 
-/// The plan that was made into this text.
+/// Restores a plan from its text.
 pub fn unbundle(text: &str, limits: &Limits) -> Result<Arc<Plan>, BundleError> {
     let unreadable = |message: String| BundleError::Unreadable { message };
     let written =
         read_trusted_json(text).map_err(|finding| unreadable(finding.message))?.to_value();
     match written.get("format").and_then(Value::as_u64) {
         Some(format) if format == u64::from(BUNDLE_FORMAT) => {}
-        format => return Err(unreadable(format!("format {format:?} is not known"))),
+        format => return Err(unreadable(format!("format {format:?} is not supported"))),
     }
     let bundle: Bundle = from_value(&written).map_err(|error| unreadable(error.to_string()))?;
     let mut compiled: Vec<Arc<Composition>> = Vec::with_capacity(bundle.compositions.len());
@@ -292,7 +292,7 @@ fn unpacked(
         return Ok(tool.clone());
     }
     let mut tool = spec(own, compiled)?;
-    // The same code, however often the tool stands in the bundle.
+    // Occurrences of the same tool share their confirmation rule.
     if let Some(known) = tools.iter().flatten().find(|known| known.id == tool.id) {
         tool.confirm_when =
             tool.confirm_when.and_then(|own| known.confirm_when.clone().or(Some(own)));
@@ -337,12 +337,12 @@ fn spec(bundled: &BundledTool, compiled: &[Arc<Composition>]) -> Result<ToolSpec
         confirm_when: bundled.asks_when.then(ConfirmWhen::default),
         scopes: bundled.scopes.clone(),
         tags: bundled.tags.clone(),
-        // Who may call it was decided when it was planned.
+        // Permissions were checked when the plan was made.
         category: None,
         backend: Backend::default(),
         composition,
         code_tool: None,
-        // What was observed changes from day to day; a plan is the same all the same.
+        // Observations change over time and are no part of a plan.
         observed: None,
         pin: bundled.pin.clone(),
         backend_hash: bundled.behind.clone(),

@@ -1,4 +1,4 @@
-//! What a plan says beforehand of the calls that it may make: what a person is told before a yes.
+//! The calls that a plan may make, for the confirmation question.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -10,29 +10,30 @@ use crate::composition::{ResolvedRollback, StepKind, StepRollback, Strategy, Too
 use crate::id::ToolId;
 use crate::value::Value;
 
-/// A tool that a run may call, in compositions inside too.
+/// A tool that a run may call, also in inner compositions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeclaredCall {
     /// The tool.
     pub tool: ToolId,
-    /// What it does to the world.
+    /// Its effect.
     pub effect: Impact,
-    /// What its calls are given, as it is written, of the first few; empty where that is not known before.
+    /// The arguments of its first calls, as written; empty if they are not known in advance.
     pub arguments: Vec<Value>,
-    /// Whether its calls ask first. What takes steps back asks with them, before they are made.
+    /// Whether its calls need confirmation. Rollback calls are confirmed together with their steps,
+    /// in advance.
     pub asks: bool,
-    /// Whether every step that changes something through it can be taken back.
+    /// Whether every step that changes something through it can be rolled back.
     pub can_roll_back: bool,
-    /// Whether it is called to take steps back. A tool that also does work is listed twice.
+    /// Whether it is called to roll steps back. A tool that also does forward work is listed twice.
     pub is_rollback: bool,
 }
 
-/// What was found, in the order in which it is listed.
+/// The calls found, in the order of the list.
 type DeclaredCalls = BTreeMap<(bool, ToolId), DeclaredCall>;
 
 impl Plan {
-    /// Every tool that a run may call, by id, and after them those that take steps back. Compositions
-    /// are seen through, and so is code that declares what it calls.
+    /// Every tool that a run may call, by id, followed by the rollback tools. Includes the tools of
+    /// inner compositions and the declared parts of code tools.
     pub fn declared_calls(&self) -> Vec<DeclaredCall> {
         self.declared_calls_within(false).into_values().collect()
     }
@@ -43,13 +44,13 @@ impl Plan {
         found
     }
 
-    /// Whether a run may call a tool, or enter a composition of that id.
+    /// Whether a run may call a tool, or run a composition of that id.
     pub fn may_call(&self, tool: &ToolId) -> bool {
         self.tools.contains_key(tool)
             || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.may_call(tool)))
     }
 
-    /// Whether a run may call what is not known before: a composition that is made at run time.
+    /// Whether a run may call unknown tools: it expands a composition at run time.
     pub fn has_expand_step(&self) -> bool {
         self.steps.iter().any(|step| {
             matches!(step.step.kind, StepKind::Expand(_))
@@ -57,7 +58,7 @@ impl Plan {
         })
     }
 
-    /// Whether a run asks a person on its way: it has an `approve` step, in compositions inside too.
+    /// Whether a run has an `approve` step, also in inner compositions.
     pub fn has_approve_step(&self) -> bool {
         self.steps.iter().any(|step| {
             matches!(step.step.kind, StepKind::Approve { .. })
@@ -65,18 +66,19 @@ impl Plan {
         })
     }
 
-    /// Whether a failure takes back what was done, by the composition's own word.
+    /// Whether the composition rolls back on failure.
     pub fn rolls_back_on_failure(&self) -> bool {
         let handling = &self.composition.error_handling;
         handling.rollback_on_failure || handling.strategy == Strategy::Rollback
     }
 
-    /// Whether a run asks once before it begins: it is atomic, and one of its calls would ask.
+    /// Whether a run needs one confirmation before it starts: it is atomic, and one of its calls
+    /// needs confirmation.
     pub fn needs_run_consent(&self) -> bool {
         self.needs_run_consent_within(false)
     }
 
-    /// The same where something around it takes back what it did.
+    /// The same for a composition whose outer composition may roll it back.
     pub fn needs_run_consent_within(&self, rolls_back: bool) -> bool {
         self.composition.atomic && self.may_ask(rolls_back)
     }
@@ -113,8 +115,8 @@ impl Plan {
 }
 
 impl PlanStep {
-    /// What takes a call of the step back, by the word of the composition alone: neither the tool nor
-    /// its operator vouches for it. 0 is the step itself, n its n-th fallback.
+    /// The rollback call of a step that only the composition declares, neither the tool nor its
+    /// operator. Candidate 0 is the step itself, n its n-th fallback.
     pub fn untrusted_rollback(&self, candidate: u16) -> Option<&ToolCall> {
         let StepRollback::Call(own) = &self.step.rollback else { return None };
         let ResolvedRollback::Call(_) = self.resolved_rollback(candidate)? else { return None };
@@ -130,8 +132,8 @@ impl PlanStep {
         (!is_vouched).then_some(own)
     }
 
-    /// Whether a call of the step asks because of what would take it back: when that is to be done
-    /// there may be nobody to ask.
+    /// Whether a call needs confirmation because of its rollback: when the rollback runs, no person
+    /// may be there to confirm it.
     pub fn rollback_needs_confirmation(&self, candidate: u16) -> bool {
         let asks = |call: &ToolCall| match self.rollback_plans.get(&candidate) {
             Some(plan) => plan.may_ask(false),
@@ -140,7 +142,7 @@ impl PlanStep {
         self.untrusted_rollback(candidate).is_some_and(asks)
     }
 
-    /// Whether what a call of the step does can be taken back, where it is not a composition.
+    /// Whether the effect of a call can be rolled back, if it is not a composition.
     pub(crate) fn can_roll_back(&self, candidate: u16) -> bool {
         self.resolved_rollback(candidate).is_some_and(can_roll_back)
     }
@@ -167,7 +169,7 @@ impl PlanStep {
                 (None, None) => {}
             }
             let asks = rolls_back && self.untrusted_rollback(candidate).is_some();
-            // What takes something back is not taken back itself.
+            // Rollbacks are not rolled back themselves.
             for call in inside.into_values().filter(|call| !call.is_rollback) {
                 let asks = asks && call.asks;
                 let own =
@@ -184,11 +186,12 @@ impl PlanStep {
     }
 }
 
-/// Calls of one tool whose arguments are listed: nobody reads more before a yes.
+/// The number of calls of one tool whose arguments are listed; people read no more before
+/// confirming.
 const ARGUMENTS_MAX: usize = 50;
 
 impl DeclaredCall {
-    /// Adds what one of its calls is given.
+    /// Adds the arguments of a call.
     fn add(&mut self, arguments: impl FnOnce() -> Value) {
         if self.arguments.len() == ARGUMENTS_MAX {
             return;
@@ -223,7 +226,7 @@ fn can_roll_back(rollback: &ResolvedRollback) -> bool {
     matches!(rollback, ResolvedRollback::Call(_) | ResolvedRollback::NotNeeded)
 }
 
-/// Every tool that a call may reach through its parts, by id: what a person is told before a yes.
+/// Every tool that a call may reach through its parts, by id, for the confirmation question.
 pub fn reachable_calls(tool: &ToolSpec) -> Vec<DeclaredCall> {
     let mut found = DeclaredCalls::new();
     declare_parts(tool, tool.can_roll_back(), &mut found);
@@ -254,7 +257,7 @@ fn declare(part: &ToolSpec, can_roll_back: bool, found: &mut DeclaredCalls) {
     let declared = DeclaredCall {
         tool: part.id.clone(),
         effect,
-        // Code makes them.
+        // The code decides the arguments at run time.
         arguments: Vec::new(),
         asks: part.needs_confirmation(),
         can_roll_back: can_roll_back || effect <= Impact::Reads,

@@ -1,10 +1,10 @@
-//! Composition → [`Plan`]: who waits for whom, what each step does to the world, what is pinned.
+//! Composition → [`Plan`]: dependencies, the effect of each step, and pinned tools.
 //!
-//! A plan is self-contained: it holds the steps, the definitions of the tools they call and the
-//! plans of compositions inside, so nothing that changes outside can change a run. Its hash covers
-//! the meaning and nothing else: notation, key order, comments and descriptions do not count.
+//! A plan is self-contained: it holds the steps, the definitions of the tools that they call and
+//! the plans of inner compositions, so no change outside can change a run. Its hash covers the
+//! meaning only: notation, key order, comments and descriptions do not count.
 //!
-//! Not here: deciding when a step runs ([`crate::run`]), drawing ([`crate::view::explain`]).
+//! Not here: scheduling of steps ([`crate::run`]), rendering ([`crate::view::explain`]).
 
 pub mod bundle;
 mod declared_calls;
@@ -34,13 +34,13 @@ pub type BodyIndex = u32;
 /// A composition, ready to run.
 #[derive(Debug)]
 pub struct Plan {
-    /// What is planned.
+    /// The planned composition.
     pub composition: Arc<Composition>,
     /// Every step, bodies included, by index.
     pub steps: Vec<PlanStep>,
     /// Every body.
     pub bodies: Vec<PlanBody>,
-    /// The definitions that the run is bound to.
+    /// The tool definitions that the run is bound to.
     pub tools: BTreeMap<ToolId, Arc<ToolSpec>>,
     hash: OnceLock<Arc<str>>,
 }
@@ -50,58 +50,58 @@ pub struct Plan {
 pub struct PlanBody {
     /// In the order of the text.
     pub steps: Vec<StepIndex>,
-    /// The step that has this body.
+    /// The step that contains this body.
     pub owner: Option<StepIndex>,
     /// How its steps follow each other.
     pub flow: Flow,
-    /// In a program, the position that follows each step when nothing else is said.
+    /// In a program, the next position after each step in sequence.
     pub sequence: Vec<Option<u32>>,
 }
 
-/// A step and its place in the order.
+/// A step with its dependencies and its effect.
 #[derive(Debug)]
 pub struct PlanStep {
-    /// What it does.
+    /// The step.
     pub step: Arc<Step>,
-    /// The body that it is in.
+    /// Its body.
     pub body: BodyIndex,
-    /// Its position there.
+    /// Its position in the body.
     pub position: u32,
-    /// The bodies inside, in the order of the text.
+    /// Its nested bodies, in the order of the text.
     pub bodies: Vec<BodyIndex>,
-    /// Positions in its body of the steps that wait for it.
+    /// Positions in its body of the steps that depend on it.
     pub dependants: Vec<u32>,
-    /// Steps on the longest way from here to the end of its body, itself included.
+    /// Number of steps on the longest path from here to the end of its body, itself included.
     pub height: u32,
-    /// How long the way from here to the end of its body takes, as far as durations are known.
+    /// Estimated duration from here to the end of its body, as far as durations are known.
     pub remaining_ms: u64,
-    /// What it does to the world, at worst.
+    /// Its effect, at worst.
     pub effect: Impact,
-    /// The plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
+    /// Plans of the compositions that it calls: 0 for its tool, n for its n-th fallback.
     pub nested: BTreeMap<u16, Arc<Plan>>,
-    /// The plans of the compositions that take it back, likewise.
+    /// Plans of the compositions that roll it back, by the same keys.
     pub rollback_plans: BTreeMap<u16, Arc<Plan>>,
 }
 
-/// Tools by id, each with the definition that a run is bound to.
+/// Tools by id, with the definitions that a run is bound to.
 pub type PinnedTools = BTreeMap<ToolId, Arc<ToolSpec>>;
 
 impl Plan {
-    /// Every tool that a run may call; compositions are seen through.
+    /// Every tool that a run may call, including those of inner compositions.
     pub fn callable_tools(&self) -> PinnedTools {
         let mut found = PinnedTools::new();
         self.collect_tools(false, &mut found);
         found
     }
 
-    /// Those of them that take steps back.
+    /// The tools that roll steps back.
     pub fn rollback_tools(&self) -> PinnedTools {
         let mut found = PinnedTools::new();
         self.collect_tools(true, &mut found);
         found
     }
 
-    /// Whether a run that is ended takes steps back by itself.
+    /// Whether a run that fails or is cancelled rolls steps back by itself.
     pub fn may_roll_back(&self) -> bool {
         let handling = &self.composition.error_handling;
         handling.rollback_on_failure
@@ -149,8 +149,7 @@ pub fn plan(composition: &Arc<Composition>, limits: &Limits) -> Result<Plan, Pla
     plan_at(composition, limits, 0, &mut PlannedCompositions::new())
 }
 
-/// Plans of compositions inside, by the address of the composition: one that is called often is
-/// planned once.
+/// Plans of inner compositions by the composition's address, so that each is planned once.
 type PlannedCompositions = BTreeMap<usize, Arc<Plan>>;
 
 fn plan_at(
@@ -180,8 +179,8 @@ fn plan_at(
     })
 }
 
-/// What a composition does to the world as a tool: read-only when everything in it is, destructive
-/// when anything may be; what is unknown taints the whole.
+/// The effect of a composition as a tool: read-only if all its calls are, destructive if any may
+/// be, unknown if any is unknown.
 pub fn annotations_of(composition: &Composition) -> Annotations {
     let (mut worst, mut idempotent, mut open_world) = (Impact::None, true, false);
     composition.body.walk_calls(&mut |call| {
@@ -190,7 +189,7 @@ pub fn annotations_of(composition: &Composition) -> Annotations {
         idempotent &= known.read_only == Some(true) || known.idempotent == Some(true);
         open_world |= known.open_world != Some(false);
     });
-    // Nobody knows yet what a composition does that is made at run time.
+    // A composition that is expanded at run time has an unknown effect.
     composition.body.walk(&mut |step| {
         if matches!(step.kind, StepKind::Expand(_)) {
             (worst, idempotent, open_world) = (Impact::Unknown, false, true);
@@ -207,15 +206,15 @@ pub fn annotations_of(composition: &Composition) -> Annotations {
     }
 }
 
-/// The largest schema that a composition's result is described with.
+/// The maximum size of the inferred output schema of a composition.
 const OUTPUT_SCHEMA_BYTES_MAX: usize = 256 * 1024;
 
-/// What others may know of a composition: it is a tool like any other.
+/// A composition as a tool that other compositions can call.
 pub fn composition_tool(composition: &Arc<Composition>) -> ToolSpec {
     let id = ToolId::new(COMPOSITION, &composition.name);
     let input = composition.input.clone().unwrap_or_else(Schema::any_object);
     let mut spec = ToolSpec::new(id, composition.description.clone(), input);
-    // A type that unfolds what it is made of again and again says no more than that it is large.
+    // A type that unfolds nested types repeatedly is too large to be useful.
     let output = compile::output_type(composition).to_schema();
     if output.size() <= OUTPUT_SCHEMA_BYTES_MAX {
         spec.output = Some(Arc::new(Schema::new(output)));
@@ -273,7 +272,7 @@ impl PlanBuilder<'_> {
         Ok(index)
     }
 
-    /// The tool of a call, and what would take its work back.
+    /// Pins the tool of a call, and its rollback.
     fn pin(&mut self, call: &ToolCall) {
         if let Some(tool) = &call.tool
             && !self.tools.contains_key(&tool.id)
@@ -312,7 +311,7 @@ impl PlanBuilder<'_> {
         Ok(plans)
     }
 
-    /// The plan of the composition that a call enters, if it enters one.
+    /// The plan of the composition that a call runs, if it is one.
     fn plan_of(&mut self, call: &ToolCall) -> Result<Option<Arc<Plan>>, PlanError> {
         let inner = call.tool.as_ref().and_then(|tool| tool.composition.as_ref());
         let Some(inner) = inner else { return Ok(None) };
@@ -337,7 +336,7 @@ impl PlanBuilder<'_> {
         own.chain(inner).chain(expands).max().unwrap_or(Impact::None)
     }
 
-    /// How long a step usually takes by itself; what nobody knows counts as nothing.
+    /// The typical duration of a step by itself; an unknown one counts as zero.
     fn typical_ms(&self, step: &Step) -> u64 {
         let planned = &self.steps[step.index as usize];
         if let StepKind::Tool(call) = &step.kind {
@@ -353,8 +352,8 @@ impl PlanBuilder<'_> {
         bodies.max().unwrap_or(0)
     }
 
-    /// Who waits for whom, and how long the way to the end is. Needs have no circles, so going
-    /// through the steps against the order of completion meets every dependant first.
+    /// Computes dependants and the length of the path to the end. Needs have no cycles, so the
+    /// reverse order of completion visits every dependant first.
     fn order(&mut self, body: &Body) {
         let mut waiting: Vec<u32> = vec![0; body.steps.len()];
         let mut longest: Vec<u64> = vec![0; body.steps.len()];
@@ -384,7 +383,7 @@ impl PlanBuilder<'_> {
     }
 }
 
-/// What follows each step of a program in passing.
+/// The next position after each step of a program in sequence.
 fn sequence(body: &Body) -> Vec<Option<u32>> {
     let following = |ways: &Transitions| match ways.in_sequence {
         Target::Step(position) => Some(position),
@@ -408,17 +407,17 @@ impl Plan {
         self.bodies[body as usize].steps.iter().map(|index| self.step(*index))
     }
 
-    /// How long a run usually takes, as far as durations are known.
+    /// The typical duration of a run, as far as durations are known.
     pub fn typical_ms(&self) -> u64 {
         self.steps_of(0).map(|step| step.remaining_ms).max().unwrap_or(0)
     }
 
-    /// What a run does to the world, at worst.
+    /// The effect of a run, at worst.
     pub fn impact(&self) -> Impact {
         self.steps.iter().map(|step| step.effect).max().unwrap_or(Impact::None)
     }
 
-    /// The longest chain of steps that wait for each other.
+    /// The longest chain of dependent steps.
     pub fn longest_path(&self) -> Vec<&PlanStep> {
         let mut path = Vec::new();
         let mut at =
@@ -433,7 +432,7 @@ impl Plan {
         path
     }
 
-    /// For each step of a body, how many steps at least come before it.
+    /// For each step of a body, the minimal number of steps before it.
     pub fn levels(&self, body: BodyIndex) -> Vec<usize> {
         let steps = &self.bodies[body as usize].steps;
         let mut levels = vec![0; steps.len()];
@@ -448,7 +447,7 @@ impl Plan {
         levels
     }
 
-    /// The hash of what the plan means, in hex. Worked out once, when first asked for.
+    /// The hash of the plan's meaning, in hex. Computed once, on first use.
     pub fn hash(&self) -> &Arc<str> {
         self.hash.get_or_init(|| hex_digest(self.meaning().to_canonical_json().as_bytes()).into())
     }
@@ -457,7 +456,7 @@ impl Plan {
         let composition = &self.composition;
         let handling = &composition.error_handling;
         let tools = self.tools.iter().map(|(id, tool)| (id.as_str(), Value::from(tool.hash())));
-        // What came later is left out where it says nothing, so that it changes no old hash.
+        // Newer fields are omitted at their default, so that old hashes stay valid.
         let max_calls = composition.guards.max_tool_calls;
         let max_calls = max_calls.map(|max| ("max_tool_calls", Value::from(u64::from(max))));
         let keeps = composition.unresolved == Unresolved::Keep;
@@ -493,7 +492,7 @@ impl Plan {
 }
 
 impl Plan {
-    /// Whether it, or a composition in it, calls a tool of one of these sources, undos included.
+    /// Whether the plan or an inner one calls a tool of one of these sources, rollbacks included.
     pub fn calls_any_of(&self, sources: &BTreeSet<Arc<str>>) -> bool {
         let inside = |step: &PlanStep| {
             let mut plans = step.nested.values().chain(step.rollback_plans.values());
@@ -527,7 +526,7 @@ fn body_meaning(body: &Body) -> Value {
     }
 }
 
-/// What a step means; absent fields are left out, so that a new field changes no old hash.
+/// The meaning of a step; absent fields are omitted, so that a new field changes no old hash.
 fn step_meaning(step: &Step) -> Value {
     let mut map = Map::new();
     let mut put = |name: &str, value: Value| {

@@ -1,4 +1,4 @@
-//! Text → [`Plan`], for those who have a text.
+//! Text → [`Plan`].
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 
-/// Compiles a text and plans it; the findings say why there is no plan.
+/// Compiles and plans a text; without a plan, the findings give the reasons.
 pub fn plan_text(
     source: &Source,
     catalog: &Catalog,

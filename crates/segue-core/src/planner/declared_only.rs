@@ -1,7 +1,7 @@
-//! Tools as a model is held to them: nothing is there but what their schemas declare.
+//! Closes the schemas of tools for a model's plans: only declared parameters are allowed.
 //!
-//! A schema that does not say so is open: a person may know of a parameter that it leaves out. A
-//! model does not; what it adds is invented.
+//! A schema that does not forbid others is open, since a person may know an undeclared parameter. A
+//! model does not; a parameter that it adds is invented.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::composition::tool::ToolSpec;
 use crate::schema::Schema;
 use crate::value::{Map, Value};
 
-/// Words with which a schema gets members from elsewhere than its own `properties`.
+/// Keywords that add members from outside a schema's own `properties`.
 const COMBINING: &[&str] =
     &["$ref", "allOf", "anyOf", "oneOf", "if", "patternProperties", "additionalProperties"];
 
@@ -33,8 +33,7 @@ pub(super) fn with_closed_schemas(catalog: &Catalog) -> Catalog {
     closed
 }
 
-/// The schema without room for more than it declares, at any depth; nothing when that changes
-/// nothing.
+/// The schema without undeclared members, at any depth; `None` if it is closed already.
 fn close(schema: &Value) -> Option<Value> {
     let members = schema.as_object()?;
     let mut changed: Map = (**members).clone();

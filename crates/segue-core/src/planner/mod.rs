@@ -1,13 +1,13 @@
-//! Words → plan: what somebody wants, in their own words, becomes a plan that a model proposes and
-//! the compiler accepts.
+//! Planning from natural language: a model proposes a plan for a user's request, and the compiler
+//! accepts or rejects it.
 //!
-//! A [`Conversation`] is a machine that performs no I/O, like a run: what happened comes in, what to do
-//! next goes out. A model's answer is text from outside. It is read strictly and compiled on the one
-//! path that everything takes, against tools that have nothing but what they declare; findings become
-//! the next message. So a plan that comes out names no tool, no parameter and no declared field that
-//! does not exist, whatever the model wrote or was talked into.
+//! A [`Conversation`] is a state machine without I/O, like a run: events come in, the next effect
+//! goes out. A model's answer is untrusted text. It is read strictly and compiled like every other
+//! text, against tools with closed schemas; findings become the next message to the model. So an
+//! accepted plan names only existing tools, parameters and declared fields, whatever the model
+//! wrote.
 //!
-//! Not here: models and their protocols, ids and clocks (the runtime's), where plans are kept.
+//! Not here: models and their protocols, ids and clocks (all in the runtime), storage of plans.
 
 mod declared_only;
 mod model_answer;
@@ -34,13 +34,13 @@ pub use prompt::{INSTRUCTIONS, PromptTools};
 pub use search::{is_same_query, rank_similar};
 pub use stored_plan::{PlanOrigin, PlanState, PlannedView, StoredPlan};
 
-/// How long to rest before a model is asked once more. Models that are busy are so for seconds.
+/// Delays before a model is called again. An overloaded model recovers in seconds.
 const BACKOFF: Backoff = Backoff { initial_ms: 2_000, factor: 2.0, max_ms: 30_000, jitter: true };
 
-/// What is wanted, and what the plan will be called.
+/// The request, and the ids of its plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanQuery {
-    /// In somebody's own words.
+    /// The user's request.
     pub query: Arc<str>,
     /// `req_…`
     pub request_id: Arc<str>,
@@ -48,35 +48,35 @@ pub struct PlanQuery {
     pub plan_id: Arc<str>,
 }
 
-/// Who says something.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// We do.
+    /// Segue, for the user.
     User,
-    /// The model does.
+    /// The model.
     Assistant,
 }
 
-/// What a model is to go on from.
+/// The messages for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// What was said, in order. The instructions come before it.
+    /// The messages, in order. The instructions come before them.
     pub messages: Vec<(Role, Arc<str>)>,
-    /// Tokens that its answer may have.
+    /// The maximum length of its answer, in tokens.
     pub answer_tokens_max: usize,
 }
 
-/// Tokens that were paid for.
+/// Tokens used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// What the model read.
+    /// Tokens that the model read.
     pub input_tokens: u64,
-    /// What it wrote.
+    /// Tokens that the model wrote.
     pub output_tokens: u64,
 }
 
 impl Usage {
-    /// Both.
+    /// The sum of both.
     pub fn total(self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
@@ -85,108 +85,108 @@ impl Usage {
 /// Why a model stopped writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It had said everything.
+    /// The answer is complete.
     Finished,
-    /// It may not write more.
+    /// The answer reached the maximum length.
     Length,
-    /// It will not do this, perhaps saying why.
+    /// The model refused, perhaps with a reason.
     Refused(Arc<str>),
 }
 
-/// What a model answered.
+/// A model's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelReply {
-    /// Its words.
+    /// Its text.
     pub text: Arc<str>,
-    /// Why there are no more of them.
+    /// Why it ends.
     pub stop: StopReason,
-    /// What they cost.
+    /// Its cost.
     pub usage: Usage,
 }
 
-/// What happened.
+/// An event of a conversation.
 #[derive(Clone, Debug)]
 pub enum ConversationEvent {
     /// The model answered.
     Answered(ModelReply),
-    /// It did not.
+    /// The model did not answer.
     Failed {
-        /// Why, and whether asking again may help.
+        /// The failure, and whether it is retryable.
         failure: Failure,
-        /// Random bits, for the length of the rest.
+        /// Random bits for the jitter of the delay.
         entropy: u64,
     },
-    /// The rest is over.
+    /// The delay is over.
     BackoffElapsed,
 }
 
-/// What to do next.
+/// The next action.
 #[derive(Debug)]
 pub enum ConversationEffect {
-    /// Ask the model.
+    /// Call the model.
     Ask(Prompt),
-    /// Wait, then say so.
+    /// Wait, then send [`ConversationEvent::BackoffElapsed`].
     Backoff {
-        /// How long.
+        /// The delay.
         ms: u64,
     },
-    /// Nothing: this is what came of it.
+    /// The conversation is over, with this result.
     Finish(Result<Proposal, PlanningFailure>),
 }
 
 /// A plan that a model proposed and the compiler accepted.
 #[derive(Clone, Debug)]
 pub struct Proposal {
-    /// The plan, as it is kept and can be written to a file.
+    /// The plan document, for the store or a file.
     pub document: Value,
-    /// What is worth knowing of it.
+    /// Warnings and hints.
     pub findings: Vec<Diagnostic>,
-    /// How it came about.
+    /// The cost of planning.
     pub cost: PlanningCost,
 }
 
-/// Why there is no plan.
+/// Why planning failed.
 #[derive(Clone, Debug)]
 pub struct PlanningFailure {
-    /// `llm`, or what kept the model from being asked.
+    /// `llm`, or the reason why the model was not called.
     pub code: Code,
-    /// In a sentence.
+    /// The message.
     pub message: String,
     /// What to do about it.
     pub help: Option<String>,
-    /// What was wrong with the last answer.
+    /// Errors of the last answer.
     pub findings: Vec<Diagnostic>,
-    /// What it cost nevertheless.
+    /// The cost of planning.
     pub cost: PlanningCost,
 }
 
-/// What a conversation took.
+/// The cost of a conversation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PlanningCost {
-    /// Answers that were looked at.
+    /// Answers that the model gave.
     pub rounds: u32,
     /// Tokens.
     pub usage: Usage,
-    /// Tools that the model was told of.
+    /// Tools in the prompt.
     pub tools_shown: usize,
-    /// Tools that there are.
+    /// Tools available.
     pub tools: usize,
 }
 
-/// The way from words to a plan.
+/// The conversation with a model that leads to a plan.
 pub struct Conversation {
     request: PlanQuery,
-    /// What answers are held against.
+    /// The tools that answers are checked against.
     catalog: Catalog,
     limits: Arc<Limits>,
     messages: Vec<(Role, Arc<str>)>,
     cost: PlanningCost,
-    /// Failures in a row.
+    /// Consecutive failures.
     failures: u32,
 }
 
 impl Conversation {
-    /// A conversation about this, with these tools, and what to do first.
+    /// Starts a conversation with these tools, and returns the first action.
     pub fn start(
         asked: PlanQuery,
         catalog: &Catalog,
@@ -208,7 +208,7 @@ impl Conversation {
         (conversation, effect)
     }
 
-    /// What follows from what happened.
+    /// Handles an event, and returns the next action.
     pub fn handle(&mut self, event: ConversationEvent) -> ConversationEffect {
         match event {
             ConversationEvent::BackoffElapsed => self.ask(),
@@ -232,7 +232,7 @@ impl Conversation {
         }
         if self.request.query.len() > bytes_max {
             let message = format!("the query is over {bytes_max} bytes");
-            return self.refuse(Code::Limit, message, Some("`llm_query_bytes_max` bounds it"));
+            return self.refuse(Code::Limit, message, Some("`llm_query_bytes_max` is the limit"));
         }
         if shown.count() == 0 {
             let help = "`segue tools` lists them; a toolset may leave none";
@@ -245,8 +245,8 @@ impl Conversation {
         let answer_tokens_max = self.limits.llm_answer_tokens_max;
         let spent = self.cost.usage.total();
         if spent >= self.limits.llm_tokens_max {
-            let message = format!("no plan came of {spent} tokens");
-            let help = "`llm_tokens_max` bounds what one request may cost";
+            let message = format!("{spent} tokens gave no plan");
+            let help = "`llm_tokens_max` is the limit of one request";
             return self.give_up(message, Some(help), Vec::new());
         }
         ConversationEffect::Ask(Prompt { messages: self.messages.clone(), answer_tokens_max })
@@ -256,13 +256,13 @@ impl Conversation {
         self.failures += 1;
         let longest = self.limits.retry_after_ms_max;
         if let Some(after) = failure.retry_after_ms.filter(|after| *after > longest) {
-            // Asked earlier, it would say the same.
+            // An earlier retry would get the same answer.
             let seconds = after.div_ceil(1_000);
             let message = format!(
-                "the model did not answer: {}; it wants to be asked again in {seconds} s",
+                "the model did not answer: {}; it asks to retry in {seconds} s",
                 failure.message
             );
-            let help = "ask again then; `retry_after_ms_max` bounds how long it is waited for";
+            let help = "retry then; `retry_after_ms_max` is the longest wait";
             return self.give_up(message, Some(help), Vec::new());
         }
         if failure.retryable && self.failures <= self.limits.llm_retries_max {
@@ -282,7 +282,11 @@ impl Conversation {
         if let StopReason::Refused(why) = &reply.stop {
             let why = if why.trim().is_empty() { &reply.text } else { why };
             let message = format!("the model refused: {}", excerpt(why));
-            return self.give_up(message, Some("say it differently, or ask another"), Vec::new());
+            return self.give_up(
+                message,
+                Some("rephrase the request, or use another model"),
+                Vec::new(),
+            );
         }
         if reply.stop == StopReason::Length {
             let tokens = self.limits.llm_answer_tokens_max;
@@ -297,16 +301,20 @@ impl Conversation {
         if answer.is_empty() {
             let why = excerpt(&answer.reasoning);
             let message = if why.is_empty() {
-                "the model found no tools for it".to_owned()
+                "the model found no tools for the request".to_owned()
             } else {
-                format!("the model found no tools for it: {why}")
+                format!("the model found no tools for the request: {why}")
             };
-            return self.give_up(message, Some("`segue tools` lists what there is"), Vec::new());
+            return self.give_up(
+                message,
+                Some("`segue tools` lists what is available"),
+                Vec::new(),
+            );
         }
         self.check(reply, &answer)
     }
 
-    /// Holds a plan against the tools, as everything is that anybody writes.
+    /// Compiles a proposed plan against the tools, like every other text.
     fn check(&mut self, reply: &ModelReply, answer: &ProposedPlan) -> ConversationEffect {
         let document = plan_document(&self.request, answer);
         let source = Source::new("answer.json", document.to_json());
@@ -322,7 +330,7 @@ impl Conversation {
         self.request_correction(reply, objections)
     }
 
-    /// Tells the model what is wrong, unless that has been tried often enough.
+    /// Sends the findings to the model, unless the limit of rounds is reached.
     fn request_correction(
         &mut self,
         reply: &ModelReply,
@@ -331,12 +339,12 @@ impl Conversation {
         let rounds = self.cost.rounds;
         if rounds >= self.limits.llm_rounds_max {
             let message = match rounds {
-                1 => "the model's answer is no plan that could run".to_owned(),
-                rounds => format!("the model gave no plan that could run in {rounds} answers"),
+                1 => "the model's answer is not a valid plan".to_owned(),
+                rounds => format!("the model gave no valid plan in {rounds} answers"),
             };
             let help = match reply.stop {
-                StopReason::Length => "`llm_answer_tokens_max` bounds how long an answer may be",
-                _ => "say more precisely what is wanted, or offer fewer tools with a toolset",
+                StopReason::Length => "`llm_answer_tokens_max` is the limit of an answer",
+                _ => "make the request more precise, or offer fewer tools with a toolset",
             };
             return self.give_up(message, Some(help), findings);
         }
@@ -345,7 +353,7 @@ impl Conversation {
         self.ask()
     }
 
-    /// What nobody needs a model to see.
+    /// Ends the conversation before a model is called.
     fn refuse(
         &self,
         code: Code,
@@ -373,8 +381,8 @@ impl Conversation {
     }
 }
 
-/// Whether a finding keeps a model's plan from being taken. A person may know better than a schema;
-/// of a model nobody can ask what it meant, so what is doubtful is refused, too.
+/// Whether a finding blocks a model's plan. A person may know better than a schema; a model cannot
+/// be asked what it meant, so doubtful findings block too.
 fn is_blocking(finding: &Diagnostic) -> bool {
     let is_advice = matches!(finding.code, Code::Practice | Code::Irreversible | Code::Unused);
     match finding.severity {
@@ -402,8 +410,8 @@ fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
     Value::object(members)
 }
 
-/// The same plan with the order in which its calls will be made: what a call needs comes first, whatever
-/// the answer says of it, and otherwise the answer's order holds.
+/// The same plan with its effective execution order: dependencies first, otherwise the order of the
+/// answer.
 fn in_execution_order(document: &Value, composition: &Composition) -> Value {
     let Value::Object(members) = document else { return document.clone() };
     let steps = &composition.body.steps;
@@ -420,7 +428,7 @@ fn in_execution_order(document: &Value, composition: &Composition) -> Value {
     members.into()
 }
 
-/// The same plan for another request.
+/// A copy of the plan for another request.
 pub fn copy_for_query(document: &Value, asked: &PlanQuery) -> Value {
     let Value::Object(members) = document else { return document.clone() };
     let mut members = (**members).clone();
@@ -436,7 +444,7 @@ fn llm_error(message: impl Into<String>) -> Diagnostic {
     Diagnostic::error(Code::Llm, message, Span::default())
 }
 
-/// The beginning of what a model said, for an error.
+/// The beginning of a model's text, for an error.
 fn excerpt(text: &str) -> String {
     const BYTES_MAX: usize = 500;
     let text = text.trim();

@@ -1,7 +1,7 @@
-//! A model's answer → a plan document, or what is wrong with it.
+//! Parses a model's answer into a plan document, or reports its errors.
 //!
-//! JSON and nothing else, in the form that was asked for. What is accepted here is no plan yet: it is
-//! compiled like everything that anybody writes.
+//! The answer must be JSON in the requested form. An accepted answer is not a plan yet: the
+//! compiler checks it like every other text.
 
 use std::sync::Arc;
 
@@ -17,25 +17,25 @@ const ANSWER: &[&str] = &["reasoning", "tools", "executionOrder"];
 /// The members of one call.
 const CALL: &[&str] = &["id", "name", "parameters", "dependsOn"];
 
-/// What a model wrote, in the form of a plan.
+/// A model's answer in the form of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProposedPlan {
-    /// Why these tools.
+    /// The reasons for these tools.
     pub(super) reasoning: Arc<str>,
-    /// The calls, as they were written.
+    /// The calls, as written.
     pub(super) tools: Value,
     /// Their order.
     pub(super) order: Value,
 }
 
 impl ProposedPlan {
-    /// Whether the model says that it cannot be done.
+    /// Whether the model says that the tools cannot do it.
     pub(super) fn is_empty(&self) -> bool {
         self.tools.as_array().is_some_and(|tools| tools.is_empty())
     }
 }
 
-/// Reads an answer; the findings say why it is none.
+/// Parses an answer; the findings give the errors.
 pub(super) fn read(text: &str, limits: &Limits) -> Result<ProposedPlan, Vec<Diagnostic>> {
     let json = unfenced(unthought(text))?;
     let value = read_json_value(json, limits).map_err(|finding| {
@@ -70,26 +70,26 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<ProposedPlan, Vec<Diag
     if findings.is_empty() { Ok(ProposedPlan { reasoning, tools, order }) } else { Err(findings) }
 }
 
-/// The text behind what a model thought aloud, when it did so first.
+/// The text after a leading block of thoughts.
 fn unthought(text: &str) -> &str {
     let thought = text.trim_start().strip_prefix("<think>");
     thought.and_then(|rest| rest.split_once("</think>")).map_or(text, |(_, said)| said)
 }
 
-/// The text inside a code fence, when there is one; models like to put JSON into one.
+/// The text inside a code fence, if there is one; models often put JSON into one.
 fn unfenced(text: &str) -> Result<&str, Vec<Diagnostic>> {
     const FENCE: &str = "```";
     let mut parts = text.split(FENCE);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(whole), None, ..) => Ok(whole.trim()),
         (_, Some(inside), Some(_), None) => {
-            // Behind the opening stands the name of a language.
+            // The name of a language follows the opening fence.
             let (first, rest) = inside.split_once('\n').unwrap_or(("", inside));
             let is_word = first.trim().chars().all(char::is_alphanumeric);
             Ok(if is_word { rest.trim() } else { inside.trim() })
         }
         (_, _, None, _) => Err(vec![wrong("the answer's code fence is not closed")]),
-        _ => Err(vec![wrong("the answer has several code fences; one JSON document is wanted")]),
+        _ => Err(vec![wrong("the answer has several code fences; send one JSON document")]),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
         found.iter().map(|finding| finding.message.clone()).collect::<Vec<_>>().join("; ")
     }
 
-    /// S4-13: JSON, bare or in one code fence, whatever stands around the fence.
+    /// S4-13: JSON, bare or in one code fence, with any text around the fence.
     #[test]
     fn json_is_read_with_and_without_a_fence() {
         let bare = read(PLAN, &Limits::default()).unwrap();

@@ -1,8 +1,7 @@
-//! What a model is told: fixed instructions, and one JSON document with everything that varies.
+//! Builds the prompt: fixed instructions, and one JSON document with all variable data.
 //!
-//! What comes from outside never stands among the instructions. It is encoded as JSON, so it cannot
-//! end its own place, and characters that people do not see are taken out of it, so that what a
-//! model reads is what a person would.
+//! External text is never part of the instructions. It is encoded as JSON, so it cannot end its own
+//! string, and invisible characters are removed, so a model reads the same text as a person.
 
 use std::sync::Arc;
 
@@ -15,37 +14,38 @@ use crate::view::explain::effect_label;
 
 use super::search::SearchIndex;
 
-/// The instructions. They never vary.
+/// The instructions. They are constant.
 pub const INSTRUCTIONS: &str = include_str!("prompt.md");
 
-/// Bytes that stand for one token. Too few for most texts, so that the estimate errs upwards.
+/// Bytes per token. Too few for most texts, so that the estimate is too high rather than too low.
 const TOKEN_BYTES: usize = 3;
 
-/// How much of one description is told.
+/// The maximum length of one description.
 const DESCRIPTION_BYTES_MAX: usize = 1_000;
 
-/// The tools that a model is told of.
+/// The tools in a prompt.
 #[derive(Clone, Debug)]
 pub struct PromptTools {
-    /// How they are written down.
+    /// Their JSON.
     tools: Vec<Value>,
-    /// How many there are to choose from.
+    /// The number of available tools.
     pub of: usize,
 }
 
 impl PromptTools {
-    /// All tools that may be used when they fit, else those that fit the query best.
+    /// All available tools if they fit, else the best matches for the query.
     pub fn select(query: &str, catalog: &Catalog, limits: &Limits) -> PromptTools {
         let allowed = |tool: &&Arc<ToolSpec>| {
             catalog.toolset().is_none_or(|toolset| toolset.get(&tool.id).is_some())
         };
         let tools: Vec<&Arc<ToolSpec>> = catalog.tools().filter(allowed).collect();
-        let told: Vec<Value> = tools.iter().map(|tool| describe_tool(tool, catalog)).collect();
-        let costs: Vec<usize> = told.iter().map(|tool| estimate_tokens(&tool.to_json())).collect();
+        let described: Vec<Value> = tools.iter().map(|tool| describe_tool(tool, catalog)).collect();
+        let costs: Vec<usize> =
+            described.iter().map(|tool| estimate_tokens(&tool.to_json())).collect();
         let of = tools.len();
         let mut left = limits.llm_tools_tokens_max;
         if costs.iter().sum::<usize>() <= left {
-            return PromptTools { tools: told, of };
+            return PromptTools { tools: described, of };
         }
         let texts: Vec<String> = tools.iter().map(|tool| found_by(tool)).collect();
         let ranked = SearchIndex::new(texts.iter().map(String::as_str)).ranked(query);
@@ -58,43 +58,43 @@ impl PromptTools {
         }
         chosen.sort_unstable();
         PromptTools {
-            tools: chosen.into_iter().map(|position| told[position].clone()).collect(),
+            tools: chosen.into_iter().map(|position| described[position].clone()).collect(),
             of,
         }
     }
 
-    /// How many a model is told of.
+    /// The number of tools in the prompt.
     pub fn count(&self) -> usize {
         self.tools.len()
     }
 }
 
-/// The document that a model plans from.
+/// The JSON document that a model plans from.
 pub(super) fn first_message(query: &str, shown: &PromptTools) -> String {
     let tools = Value::from(shown.tools.clone());
     Value::object([("request", Value::from(visible(query))), ("tools", tools)]).to_json()
 }
 
-/// What is wrong with an answer, for whoever gave it.
+/// The findings about an answer, for the model.
 pub(super) fn correction_message(findings: &[Diagnostic]) -> String {
     let findings: Vec<Value> = findings
         .iter()
         .map(|finding| {
-            let mut told = vec![
+            let mut described = vec![
                 ("code", Value::from(finding.code.as_str())),
                 ("message", Value::from(visible(&finding.message))),
             ];
             if let Some(help) = &finding.help {
-                told.push(("help", Value::from(visible(help))));
+                described.push(("help", Value::from(visible(help))));
             }
-            Value::object(told)
+            Value::object(described)
         })
         .collect();
     let wanted = "the plan cannot be used: answer with the whole plan, corrected, as JSON only";
     Value::object([("findings", Value::from(findings)), ("wanted", Value::from(wanted))]).to_json()
 }
 
-/// About how many tokens a text is.
+/// The approximate number of tokens of a text.
 pub(super) fn estimate_tokens(text: &str) -> usize {
     text.len().div_ceil(TOKEN_BYTES)
 }
@@ -103,19 +103,19 @@ fn describe_tool(tool: &ToolSpec, catalog: &Catalog) -> Value {
     let short = tool.id.name();
     let is_clear = matches!(catalog.find(short), ToolLookup::Found(found) if found.id == tool.id);
     let name = if is_clear { short } else { tool.id.as_str() };
-    let mut told = vec![
+    let mut described = vec![
         ("name", Value::from(name)),
         ("description", Value::from(shortened(&visible(&tool.description)))),
         ("effect", Value::from(effect_label(tool.annotations.impact()))),
         ("input", seen(tool.input.json())),
     ];
     if let Some(output) = &tool.output {
-        told.push(("output", seen(output.json())));
+        described.push(("output", seen(output.json())));
     }
-    Value::object(told)
+    Value::object(described)
 }
 
-/// What a tool is found by: its name, which counts twice, what it does, and what it takes.
+/// The search text of a tool: its name, which counts twice, its description and its parameters.
 fn found_by(tool: &ToolSpec) -> String {
     let name = tool.id.as_str();
     let mut text = format!("{name} {} {}", tool.id.name(), tool.description);
@@ -153,7 +153,7 @@ fn seen(value: &Value) -> Value {
     value.map_texts(&clean).unwrap_or_else(|| value.clone())
 }
 
-/// The text without characters that nobody sees: they reorder it, or hide words in it.
+/// The text without invisible characters, which could reorder it or hide words.
 fn visible(text: &str) -> String {
     let is_hidden = |c: char| {
         (c.is_control() && c != '\n' && c != '\t')

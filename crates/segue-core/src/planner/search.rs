@@ -1,30 +1,30 @@
-//! Texts that are found by their words, best first (BM25).
+//! Full-text search with ranking (BM25).
 //!
-//! The weight of a rare word is smoothed, so that scores mean something among three texts as well as
+//! The weight of rare words is smoothed, so that scores are meaningful among three texts as well as
 //! among three thousand.
 
 use std::collections::BTreeMap;
 
-/// How quickly repeating a word stops counting.
+/// How quickly repetitions of a word stop counting.
 const SATURATION: f64 = 1.2;
 
-/// How much a text's length counts against it.
+/// How much the length of a text lowers its score.
 const LENGTH_WEIGHT: f64 = 0.75;
 
-/// How near a question must be to an earlier one to be taken for similar: its score against the
-/// score that the question itself would have.
+/// The minimum similarity of two questions: the score divided by the score of the question with
+/// itself.
 const SIMILAR_MIN: f64 = 0.6;
 
-/// Words → the texts that have them.
+/// An inverted index.
 pub(super) struct SearchIndex {
-    /// Words in each text.
+    /// The number of words in each text.
     lengths: Vec<f64>,
-    /// For each word: which texts have it, and how often.
+    /// For each word, the texts that have it and how often.
     places: BTreeMap<String, Vec<(usize, f64)>>,
 }
 
 impl SearchIndex {
-    /// An index of these texts, which are known by their position.
+    /// Indexes these texts; a text is known by its position.
     pub(super) fn new<'a>(texts: impl IntoIterator<Item = &'a str>) -> SearchIndex {
         let mut index = SearchIndex { lengths: Vec::new(), places: BTreeMap::new() };
         for text in texts {
@@ -61,8 +61,7 @@ impl SearchIndex {
         scores
     }
 
-    /// Every position, the best first; those that share no word with the question come last, in
-    /// their order.
+    /// All positions, best first; texts without a common word come last, in their order.
     pub(super) fn ranked(&self, question: &str) -> Vec<usize> {
         let scores = self.scores(question);
         let mut positions: Vec<usize> = (0..scores.len()).collect();
@@ -71,7 +70,7 @@ impl SearchIndex {
     }
 }
 
-/// The positions of those questions that are much like this one, the nearest first.
+/// The positions of similar earlier questions, nearest first.
 pub fn rank_similar(question: &str, earlier: &[&str]) -> Vec<usize> {
     let index = SearchIndex::new(earlier.iter().copied().chain([question]));
     let mut scores = index.scores(question);
@@ -87,7 +86,7 @@ pub fn is_same_query(one: &str, other: &str) -> bool {
     plain(one) == plain(other)
 }
 
-/// The words of a text: `createAuthor`, `create_author` and `create authors` have the same ones.
+/// The words of a text: `createAuthor`, `create_author` and `create authors` have the same words.
 fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word = String::new();
@@ -108,7 +107,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// One and several are the same thing.
+/// Singular and plural get the same stem.
 fn stem(mut word: String) -> String {
     if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") {
         word.pop();
@@ -138,7 +137,7 @@ mod tests {
         assert!(index.scores("zzz").iter().all(|score| *score == 0.0));
     }
 
-    /// What differs in a name is similar; what shares only small words is not.
+    /// Questions that differ in a name are similar; questions that share only small words are not.
     #[test]
     fn similar_questions_are_found_whatever_else_there_is() {
         let earlier = [

@@ -1,4 +1,4 @@
-//! What is kept of a plan that was asked for: where it came from, what it is, how it stands.
+//! A stored plan: its request, its document and its state.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use crate::source::Source;
 use crate::value::{Map, Value};
 use crate::view::{RunStatus, Timestamp};
 
-/// How a stored plan stands.
+/// The state of a stored plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PlanState {
     /// It can be executed.
     Pending,
-    /// A run executes it, or waits for a person.
+    /// A run is executing it, or waits for a person.
     InProgress,
-    /// Its last run did all of it.
+    /// Its last run succeeded.
     Completed,
-    /// Its last run did not.
+    /// Its last run did not succeed.
     Failed,
 }
 
@@ -32,12 +32,12 @@ impl PlanState {
     pub const ALL: &'static [PlanState] =
         &[PlanState::Pending, PlanState::InProgress, PlanState::Completed, PlanState::Failed];
 
-    /// The state of this word.
+    /// The state of this name.
     pub fn parse(word: &str) -> Option<PlanState> {
         PlanState::ALL.iter().copied().find(|state| state.as_str() == word)
     }
 
-    /// The word for it.
+    /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             PlanState::Pending => "pending",
@@ -47,7 +47,7 @@ impl PlanState {
         }
     }
 
-    /// How a plan stands whose last run stands so.
+    /// The state of a plan whose last run has this status.
     pub fn of_run(status: RunStatus) -> PlanState {
         match status {
             RunStatus::Pending | RunStatus::Running | RunStatus::Waiting => PlanState::InProgress,
@@ -63,21 +63,21 @@ impl PlanState {
     }
 }
 
-/// How a plan came about.
+/// The origin of a plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PlanOrigin {
     /// A model proposed it.
     Model {
-        /// Which one.
+        /// The model.
         model: Arc<str>,
-        /// What that took.
+        /// The cost of planning.
         #[serde(flatten)]
         cost: PlanningCost,
     },
-    /// It had done its work before.
+    /// It is a copy of a plan that succeeded before.
     UsedBefore {
-        /// The plan that it is a copy of.
+        /// The original plan.
         plan_id: Arc<str>,
     },
 }
@@ -89,30 +89,30 @@ pub struct StoredPlan {
     pub request_id: Arc<str>,
     /// Its own id: `plan_…`.
     pub plan_id: Arc<str>,
-    /// Which of the plans of its request, from 1.
+    /// Its number among the plans of its request, from 1.
     pub version: u32,
-    /// What was asked for.
+    /// The user's request.
     pub query: Arc<str>,
-    /// How it stands.
+    /// Its state.
     pub state: PlanState,
-    /// When it was made, in milliseconds since 1970.
+    /// Creation time, in milliseconds since 1970.
     pub created_ms: u64,
-    /// How it came about.
+    /// Its origin.
     pub origin: PlanOrigin,
-    /// The run that executes it, or was the last to.
+    /// The run that executes it, or the last one that did.
     pub run_id: Option<Arc<str>>,
     /// The plan itself.
     pub document: Value,
-    /// What was noticed of the answer that it was made of.
+    /// Warnings about the model's answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Arc<str>>,
-    /// Who asked for it, where somebody came in to do so.
+    /// The principal that requested it, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<Arc<str>>,
 }
 
 impl StoredPlan {
-    /// The record as surfaces show it; `plan` is the plan itself, where somebody wants to see it.
+    /// The published view; with `with_plan` it includes the plan itself.
     pub fn view(&self, with_plan: bool) -> PlannedView<'_> {
         PlannedView {
             request_id: &self.request_id,
@@ -128,8 +128,8 @@ impl StoredPlan {
         }
     }
 
-    /// The plan as a composition of its own, to keep in a repository, edit and serve, as it would stand
-    /// in a file of this name. Only its query says where it came from.
+    /// The plan as a composition, as it would be in a file of this name: to commit, edit and serve.
+    /// Its query records where it came from.
     pub fn composition(&self, file: &str, limits: &Limits) -> Option<Arc<str>> {
         let mut members = self.document.as_object().map_or_else(Map::new, |all| (**all).clone());
         members.retain(|name, _| !matches!(&**name, "requestId" | "planId"));
@@ -142,26 +142,26 @@ impl StoredPlan {
     }
 }
 
-/// A stored plan as it crosses a surface.
+/// A stored plan as surfaces publish it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct PlannedView<'a> {
     /// The request that it belongs to.
     pub request_id: &'a str,
     /// Its own id.
     pub plan_id: &'a str,
-    /// Which of the plans of its request.
+    /// Its number among the plans of its request.
     pub version: u32,
-    /// What was asked for.
+    /// The user's request.
     pub query: &'a str,
-    /// How it stands.
+    /// Its state.
     pub state: PlanState,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// How it came about.
+    /// Its origin.
     pub origin: &'a PlanOrigin,
-    /// The run that executes it, or was the last to.
+    /// The run that executes it, or the last one that did.
     pub run_id: Option<&'a str>,
-    /// What was noticed of the answer that it was made of, such as an order that cannot be kept.
+    /// Warnings about the model's answer, such as an order that cannot be kept.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub warnings: &'a [Arc<str>],
     /// The plan itself.

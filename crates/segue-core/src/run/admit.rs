@@ -1,4 +1,4 @@
-//! Whether a run may begin: its input fits, and its caller brought what is required.
+//! Admission of a run: checks its input and the required context.
 
 use super::redact;
 use crate::diagnostic::Code;
@@ -7,8 +7,8 @@ use crate::plan::Plan;
 use crate::value::Value;
 use crate::view::ErrorView;
 
-/// The input with its defaults filled in, or everything that is wrong with it. How something is given
-/// depends on who is asked for it, so no hints are given here.
+/// The input with its defaults, or all errors. The hint for passing an input depends on the
+/// surface, so there are none here.
 pub fn admit(
     plan: &Plan,
     input: Value,
@@ -19,7 +19,7 @@ pub fn admit(
     let mut errors = Vec::new();
     for key in &composition.requires_context {
         if context.get(key).is_none_or(Value::is_null) {
-            let message = format!("the context must carry `{key}`");
+            let message = format!("the context must have `{key}`");
             errors.push(ErrorView::check(Code::PolicyViolation, message, None));
         }
     }

@@ -1,4 +1,4 @@
-//! The way forward: what starts, what an answer means, what a failure stops.
+//! Forward execution: which steps start, and what a failure stops.
 
 use std::sync::Arc;
 
@@ -19,19 +19,19 @@ use crate::limits::Limits;
 use crate::value::Value;
 use crate::view::RunStatus;
 
-/// One event being handled.
+/// Builds the turn that handles one event.
 pub(super) struct TurnBuilder<'a> {
     pub(super) state: &'a mut RunState,
     pub(super) limits: &'a Limits,
     pub(super) at_ms: u64,
     pub(super) entropy: u64,
-    /// Whether the run was only just read and is to end: nothing of it is under way, and nothing of
-    /// the way forward is worked out.
+    /// Whether the run was just loaded and is to end: none of its calls is under way, and no
+    /// forward step starts.
     pub(super) ends_on_resume: bool,
     pub(super) turn: Turn,
 }
 
-/// What a step's own expressions made of its value.
+/// The result of evaluating a step's own expressions.
 pub(super) type StepResult<T> = Result<T, Failure>;
 
 impl TurnBuilder<'_> {
@@ -60,7 +60,7 @@ impl TurnBuilder<'_> {
         self.advance();
     }
 
-    /// Writes a fact down and makes it true.
+    /// Records a fact and applies it to the state.
     pub(super) fn record(&mut self, fact: Fact) {
         let entry = Entry { seq: self.state.seq, at_ms: self.at_ms, fact };
         self.state.apply(&entry).expect("the machine records legal facts only");
@@ -76,24 +76,24 @@ impl TurnBuilder<'_> {
         self.ask_for_consent();
     }
 
-    /// Says when the run has taken too long.
+    /// Sets the timer for the run's timeout.
     pub(super) fn set_run_timer(&mut self) {
         if let Some(at_ms) = self.run_deadline() {
             self.turn.perform.push(Effect::SetTimer { timer: TimerId::Run, at_ms });
         }
     }
 
-    /// When the run has taken too long, if it ever does.
+    /// The run's deadline, if it has one.
     pub(super) fn run_deadline(&self) -> Option<u64> {
         let own = self.state.options().and_then(|options| options.timeout_ms);
         let timeout = own.or(self.state.plan_of(0).composition.timeout_ms)?;
-        // A clock that was set back must not give it more time than it has.
+        // A clock that was set back must not extend the deadline.
         Some(self.state.started_ms.min(self.at_ms).saturating_add(timeout))
     }
 
-    /// Starts what can start and ends what is over, until nothing more follows. A run that is interrupted or
-    /// paused stops in the middle: the driver says next that the run is cancelled, that its time is over,
-    /// or that it goes on.
+    /// Starts ready steps and closes finished frames until nothing more follows. An interrupted or
+    /// paused run stops in the middle; the driver's next event cancels it, ends it by timeout, or
+    /// continues it.
     fn advance(&mut self) {
         while self.state.status == RunStatus::Running
             && !self.state.awaits_consent()
@@ -137,14 +137,14 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A need that failed, or that was skipped though its value is read; and whether it is a
-    /// failure that began it.
+    /// Why a step is skipped: a need failed, or a need whose value it reads was skipped; and
+    /// whether a failure is the cause.
     fn reason_to_skip(&self, node: NodeId) -> Option<(Arc<str>, bool)> {
         let frame = self.state.frame(node.frame);
         let plan = self.state.plan_of(node.frame);
         for need in &self.state.step(node).needs {
             let id = || &plan.step(plan.bodies[frame.body as usize].steps[need.position]).step.id;
-            // Only a graph has needs: its steps and its nodes are at the same positions.
+            // Only a graph has needs: its steps and its nodes have the same positions.
             match &frame.nodes[need.position].node {
                 NodeState::Failed { .. } => {
                     return Some((format!("`{}` failed", id()).into(), true));
@@ -193,7 +193,7 @@ impl TurnBuilder<'_> {
             .map_err(evaluation_failure)
     }
 
-    /// Begins with the tool of a step (candidate 0) or with its n-th fallback.
+    /// Starts the tool of a step (candidate 0) or its n-th fallback.
     fn start_candidate(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let call = candidate_call(step, candidate);
         let mut kept = Vec::new();
@@ -219,8 +219,8 @@ impl TurnBuilder<'_> {
         self.call(node, step, candidate, args);
     }
 
-    /// The arguments of a call, checked against its tool's schema. References that stay as they were
-    /// written are added to `kept`.
+    /// The arguments of a call, checked against its tool's schema. Unresolved references that stay
+    /// as written are added to `kept`.
     fn arguments(
         &self,
         node: NodeId,
@@ -246,9 +246,9 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Announces a call and has it made. `candidate` 0 is the tool itself.
+    /// Records a call and requests it. `candidate` 0 is the tool itself.
     fn call(&mut self, node: NodeId, step: &Step, candidate: u16, args: Value) {
-        // Arguments that were recorded are as good as new ones, but for what was not kept of them.
+        // Recorded arguments can be reused, unless a part of them was redacted.
         if let Some(failure) = self.state.redacted_failure(&args) {
             if self.state.step_state(node).was_in_doubt {
                 return self.begin_doubt(node, step, candidate, Arc::new(failure));
@@ -258,7 +258,7 @@ impl TurnBuilder<'_> {
         let own = self.state.plan_of(0).composition.guards.max_tool_calls.map(u64::from);
         let max = own.unwrap_or(u64::MAX).min(self.limits.run_calls_max);
         if self.state.calls >= max {
-            let message = format!("the run made {max} calls, which is as many as it may");
+            let message = format!("the run made {max} calls, which is its limit");
             return self.fail(node, Failure::permanent(Code::Limit, message));
         }
         if tool_spec(candidate_call(step, candidate)).composition.is_some() {
@@ -268,7 +268,7 @@ impl TurnBuilder<'_> {
         self.send(node, step, candidate);
     }
 
-    /// Has the call made that was announced, or looked for.
+    /// Requests the recorded call, or its recovery.
     pub(super) fn send(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let tool = tool_spec(candidate_call(step, candidate));
         let covers_parts = tool.confirmation_covers_parts(self.covers_parts(node));
@@ -315,12 +315,12 @@ impl TurnBuilder<'_> {
         let tool = &tool_spec(candidate_call(&step, candidate)).id;
         let rollback = self.state.rollback_to_confirm(node, candidate);
         let rollback = rollback
-            .map(|rollback| format!(", with `{}` to take it back,", tool_spec(rollback).id));
+            .map(|rollback| format!(", with `{}` to roll it back,", tool_spec(rollback).id));
         let rollback = rollback.unwrap_or_default();
         self.fail(node, denied_failure(format!("`{tool}`{rollback} was not confirmed")));
     }
 
-    /// Nothing new starts in this activation; what runs is asked to end.
+    /// Stops an activation: nothing new starts, and running steps are asked to end.
     pub(super) fn stop(&mut self, frame: u32, failure: &Arc<Failure>) {
         if !self.may_stop(frame) {
             return;
@@ -331,7 +331,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Going back is not cancelled: what was done is taken back whatever anybody wishes.
+    /// A rollback is not cancelled: it always completes.
     fn may_stop(&self, frame: u32) -> bool {
         let rolls_back =
             self.state.is_root(frame) && self.state.activation_of(frame).rollback.is_some();
@@ -342,9 +342,10 @@ impl TurnBuilder<'_> {
         let record = self.state.step_state(node);
         match record.node {
             NodeState::Calling { .. } => self.stop_call(node),
-            // What it finds out is worth its time: it says what there is to take back.
+            // A running probe is worth waiting for: its answer decides whether there is something
+            // to roll back.
             NodeState::Probing { .. } => self.set_stop_timer(node),
-            // Whoever cancels has the question before them, and leaves it.
+            // A person who cancels the run sees the question, and leaves it open.
             NodeState::InDoubt { .. }
                 if failure.code != Code::Cancelled && self.asks_after_stop(node) => {}
             NodeState::AwaitingConfirmation { .. }
@@ -374,13 +375,12 @@ impl TurnBuilder<'_> {
         if self.state.status != RunStatus::Running || self.state.frame_is_closed(0) {
             return;
         }
-        let mut failure = Failure::permanent(Code::Timeout, "the run took longer than it may");
+        let mut failure = Failure::permanent(Code::Timeout, "the run exceeded its timeout");
         failure.hint = Some("raise the composition's `timeout`, or that of the run: `--timeout`, or `options.timeout`".into());
         self.stop(0, &Arc::new(failure));
     }
 
-    /// One attempt of a step without a call of its own took longer than it may, or a call was awaited
-    /// long enough after a stop.
+    /// An attempt without a call of its own timed out, or the wait for a call after a stop is over.
     fn attempt_timed_out(&mut self, call: CallId) {
         let CallId { node, attempt } = call;
         let record = self.state.step_state(node);
@@ -417,8 +417,8 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Whoever cancels a run that has stopped does not want to find out what became of its calls:
-    /// they stay in doubt.
+    /// A person who cancels a stopped run does not want to resolve its unanswered calls: they stay
+    /// in doubt.
     fn leave_in_doubt(&mut self, by: Arc<str>) {
         let frames = 0..u32::try_from(self.state.frames.len()).unwrap_or(u32::MAX);
         let nodes = frames.flat_map(|frame| self.state.nodes_of(frame));
@@ -450,7 +450,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Ends one activation whose steps are all settled; false when there is none.
+    /// Closes one activation whose steps are all settled; false if there is none.
     fn close_next_frame(&mut self) -> bool {
         let Some(frame) = self.state.next_closable_frame() else { return false };
         if self.advance_program(frame) {
@@ -488,7 +488,7 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// The tool of a call; compositions that came out of the compiler have one everywhere.
+/// The tool of a call; every call of a compiled composition has one.
 pub(super) fn tool_spec(call: &ToolCall) -> &Arc<ToolSpec> {
     call.tool.as_ref().expect("a checked call has its tool")
 }
@@ -500,7 +500,7 @@ pub(super) fn candidate_call(step: &Step, candidate: u16) -> &ToolCall {
     }
 }
 
-/// A failure as expressions see it.
+/// A failure as a value for expressions.
 pub(super) fn error_value(failure: &Failure) -> Value {
     Value::object([
         ("code", Value::from(failure.code.as_str())),

@@ -1,4 +1,4 @@
-//! What an answer means: a value, another attempt, a fallback, or the failure of the step.
+//! Handles answers: a value, another attempt, a fallback, or the failure of the step.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::composition::{FailureAction, ItemFailure, Step, StepKind, Strategy};
 use crate::diagnostic::Code;
 use crate::value::{Map, Shared, Value};
 
-/// Why a chain ended where its author may not have expected it.
-const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the chain; `action: continue` goes on, `next` goes \
-                                elsewhere";
+/// Explains a chain that ended at a failure without `on_failure`.
+const STOPS_BY_DEFAULT: &str = "without `on_failure` a failed step stops the chain; \
+                                `action: continue` continues, `next` jumps elsewhere";
 
 impl TurnBuilder<'_> {
     pub(super) fn call_answered(&mut self, call: CallId, answer: Answer) {
@@ -56,7 +56,7 @@ impl TurnBuilder<'_> {
                 self.attempt_failed(node, &step, candidate, Arc::new(failure));
             }
             Answer::Aborted if tool.annotations.impact() != Impact::Reads => {
-                let message = format!("`{}` did not answer, and was awaited no longer", tool.id);
+                let message = format!("`{}` did not answer in the time after the stop", tool.id);
                 let failure = Arc::new(stopping::unanswered_failure(message, None));
                 self.attempt_failed(node, &step, candidate, failure);
             }
@@ -68,7 +68,8 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// An attempt has a value: a success, unless the schema or the author says otherwise.
+    /// An attempt returned a value: a success, unless the schema or the author's conditions say
+    /// otherwise.
     pub(super) fn attempt_returned(
         &mut self,
         node: NodeId,
@@ -80,7 +81,7 @@ impl TurnBuilder<'_> {
         match self.accept(node, step, tool, value) {
             Ok((output, given)) => self.record(Fact::Succeeded { node, output, given }),
             Err(mut failure) => {
-                // The tool has answered: it has done its work, whatever we made of the answer.
+                // The tool answered, so it did its work, even if its answer is rejected.
                 let by_author = failure.code == Code::ToolError;
                 failure.acted |= !by_author && tool.annotations.impact() != Impact::Reads;
                 self.attempt_failed(node, step, candidate, Arc::new(failure));
@@ -88,7 +89,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Whether a value is a success, and the names that it gives.
+    /// Checks whether a value is a success, and computes the names that it sets.
     pub(super) fn accept(
         &self,
         node: NodeId,
@@ -99,7 +100,7 @@ impl TurnBuilder<'_> {
         if let Some(violation) =
             tool.output.as_ref().and_then(|s| s.violations(&output).into_iter().next())
         {
-            // A composition that was interrupted may have no more than the mark of a value.
+            // An interrupted composition may have only a redacted value.
             if let Some(failure) = self.state.redacted_failure(&output) {
                 return Err(failure);
             }
@@ -126,7 +127,7 @@ impl TurnBuilder<'_> {
         Ok((output, given))
     }
 
-    /// Refuses a value that would make those of the run more than can be shown and kept.
+    /// Rejects a value that would exceed the run's limit of stored values.
     fn check_value_bytes(&self, step: &Step, output: &Value) -> StepResult<()> {
         let refused = |message: String| Failure::permanent(Code::Limit, message);
         let sensitive = &self.state.sensitive;
@@ -138,7 +139,7 @@ impl TurnBuilder<'_> {
         Err(refused(format!("the values of this run would take more than {max} bytes")))
     }
 
-    /// The names that `map_outputs` and `transform` give.
+    /// The names that `map_outputs` and `transform` set.
     pub(super) fn assigned_names(
         &self,
         node: NodeId,
@@ -166,7 +167,7 @@ impl TurnBuilder<'_> {
         Ok(Some(given.into()))
     }
 
-    /// Retries; then doubt is cleared up; then fallbacks; then the step has failed.
+    /// First retries, then resolving the doubt, then fallbacks, then the step fails.
     pub(super) fn attempt_failed(
         &mut self,
         node: NodeId,
@@ -181,7 +182,7 @@ impl TurnBuilder<'_> {
         let stopped = frame.stopped.is_some();
         let tries = self.state.step_state(node).candidate_attempts;
         let tool = tool_spec(candidate_call(step, candidate));
-        // Whether a read happened is of no consequence: its answer did not reach us, that is all.
+        // A lost read has no side effect, so only its answer is missing.
         if failure.in_doubt && tool.annotations.impact() == Impact::Reads {
             let failure = Arc::make_mut(&mut failure);
             failure.in_doubt = false;
@@ -208,7 +209,7 @@ impl TurnBuilder<'_> {
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
         let denied = failure.code == Code::Denied;
-        // Work that is done is not done a second time by another tool.
+        // After a tool did its work, no fallback does it a second time.
         let acted = failure.acted || self.state.step_state(node).has_acted;
         let is_open = in_doubt || acted && tool.composition.is_none();
         if has_fallback && !stopped && !is_open && !denied {
@@ -217,12 +218,12 @@ impl TurnBuilder<'_> {
         self.fail_with(node, failure);
     }
 
-    /// A step failed for good: its author's word first, then the strategy.
+    /// A step failed for good: its `on_failure` decides first, then the strategy.
     pub(super) fn fail(&mut self, node: NodeId, failure: Failure) {
         self.fail_with(node, Arc::new(failure));
     }
 
-    /// The same with a failure that is another step's too; it is reported there.
+    /// The same with a failure of another step, which is reported there.
     pub(super) fn fail_with(&mut self, node: NodeId, mut failure: Arc<Failure>) {
         let step = self.state.step(node).clone();
         let StepState { was_in_doubt, has_acted, .. } = *self.state.step_state(node);
@@ -246,7 +247,8 @@ impl TurnBuilder<'_> {
         let mut scope = FrameScope::new(self.state, node.frame);
         scope.error = Some(&error);
         scope.args = Some(&self.state.step_state(node).args);
-        // With a flag of its own: the one that stopped the step must not stop its default, too.
+        // With a flag of its own: the interrupt that stopped the step must not stop its default
+        // too.
         let own = Interrupt::default();
         own.run_interruptible(|| default.eval(&scope, self.limits)).map_err(evaluation_failure)
     }
@@ -265,14 +267,14 @@ impl TurnBuilder<'_> {
             && !is_program
             && step.on_failure.action != FailureAction::Stop
             && failure.code != Code::Denied;
-        // A body that has stopped has failed already: what its loop makes of that is decided.
+        // A stopped body has failed already, and its loop has handled that.
         if !goes_on && !self.state.is_stopped(node) {
             self.stop(node.frame, failure);
             self.stop_other_items(node.frame, failure);
         }
     }
 
-    /// A loop that ends with a failure of an item starts nothing more from then on.
+    /// A loop that ends with the failure of an item starts no further items.
     fn stop_other_items(&mut self, frame: u32, failure: &Arc<Failure>) {
         let Some(parent) = self.state.frame(frame).parent else { return };
         let StepKind::Loop(each) = &self.state.step(parent).kind else { return };
@@ -282,18 +284,19 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// Whether a call may be made twice: by the author's word, else by the tool's.
+/// Whether a call may be repeated: by the step's `idempotent`, else by the tool's.
 pub(super) fn is_repeatable(step: &Step, tool: &ToolSpec) -> bool {
     step.idempotent.unwrap_or_else(|| tool.is_repeatable())
 }
 
-/// The code of a failure that is not in doubt, or not any more: what did no work was not reached.
+/// The code of a failure that is not in doubt, or no longer: a call without effect counts as
+/// unreachable.
 pub(super) fn certain_code(code: Code) -> Code {
     if code == Code::InDoubt { Code::Unreachable } else { code }
 }
 
-/// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and what is not
-/// an object is also reachable as `value`.
+/// `map_outputs` looks in the value, then in its `data`; `.` is the whole value, and a value that
+/// is no object is also available as `value`.
 fn mapped_output(output: &Value, field: &str) -> Option<Value> {
     let path =
         |value: &Value| field.split('.').try_fold(value.clone(), |at, part| at.get(part).cloned());
@@ -305,7 +308,7 @@ fn mapped_output(output: &Value, field: &str) -> Option<Value> {
     }
 }
 
-/// The failure of a step all of whose attempts failed.
+/// The failure of a step after all attempts failed.
 fn exhausted_failure(
     failure: &Failure,
     step: &Step,

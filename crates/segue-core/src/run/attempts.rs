@@ -1,4 +1,4 @@
-//! Journal → every attempt of a step, with its time and how it ended.
+//! Journal → every attempt of a step, with its time and its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) fn attempts(
     attempts
 }
 
-/// What ends an attempt of a step, and how.
+/// The outcome of an attempt, for a fact that ends one.
 fn attempt_end(fact: &Fact) -> Option<(NodeId, &'static str, Option<&Arc<Failure>>)> {
     Some(match fact {
         Fact::Succeeded { node, .. } => (*node, "done", None),

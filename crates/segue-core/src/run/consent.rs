@@ -1,7 +1,7 @@
-//! What one yes covers: a whole run, or an atomic composition that a step enters.
+//! Consent for a whole run, or for an atomic composition that a step enters.
 //!
-//! The question comes before anything is called, and names every tool that may be. The yes holds for
-//! those and for no other, and ends with what it was given for.
+//! The question comes before the first call and lists every tool that may be called. The consent
+//! covers only those tools, and ends with the composition that it was given for.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::diagnostic::Code;
 use crate::plan::{DeclaredCall, Plan, reachable_calls};
 use crate::value::Value;
 
-/// How the one question of a run stands.
+/// The state of the run's consent question.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RunConsent {
-    /// Nobody was asked.
+    /// Not asked.
     #[default]
     NotAsked,
-    /// Somebody is being asked, with the entry of this number.
+    /// Asked, by the entry of this number.
     Asked { seq: u64 },
-    /// Somebody said yes.
+    /// Granted.
     Given,
 }
 
 impl RunConsent {
-    /// What follows from a fact.
+    /// The state after a fact.
     pub(super) fn next(self, entry: &Entry) -> Result<RunConsent, IllegalFact> {
         match (self, &entry.fact) {
             (RunConsent::NotAsked, Fact::ConsentAsked) => Ok(RunConsent::Asked { seq: entry.seq }),
@@ -40,18 +40,18 @@ impl RunConsent {
 }
 
 impl NodeId {
-    /// No step: the run itself, where it asks.
+    /// Stands for the run itself, where the run asks.
     pub const RUN: NodeId = NodeId { frame: u32::MAX, position: u32::MAX };
 }
 
 impl RunState {
-    /// Whether nothing begins before somebody has allowed the run.
+    /// Whether the run waits for consent before its first step.
     pub(super) fn awaits_consent(&self) -> bool {
         let stopped = self.frames.first().is_some_and(|root| root.stopped.is_some());
         matches!(self.consent, RunConsent::Asked { .. }) && !stopped
     }
 
-    /// The one question of the run, while it stands.
+    /// The consent question of the run, while it is open.
     pub(super) fn consent_question(&self) -> Option<Question> {
         let RunConsent::Asked { seq } = self.consent else { return None };
         let started = self.started.as_ref().filter(|_| self.awaits_consent())?;
@@ -65,7 +65,7 @@ impl RunState {
         Some(Question { id: QuestionId { node: NodeId::RUN, seq }, step: name, kind })
     }
 
-    /// The plan that somebody has allowed as a whole, around a body.
+    /// The plan around a body that has consent as a whole.
     fn consented_plan(&self, frame: u32) -> Option<&Arc<Plan>> {
         let given = self.options().is_some_and(|options| options.consented);
         if given || self.consent == RunConsent::Given {
@@ -75,8 +75,7 @@ impl RunState {
         Some(&self.activations[around as usize].plan)
     }
 
-    /// Whether a failure takes back what is done in a body: by the word of its composition, or of one
-    /// around it.
+    /// Whether a failure rolls back a body: its composition, or one around it, says so.
     pub(super) fn rolls_back_on_failure(&self, frame: u32) -> bool {
         let mut at = Some(self.frame(frame).activation);
         while let Some(activation) = at.map(|at| &self.activations[at as usize]) {
@@ -88,8 +87,8 @@ impl RunState {
         false
     }
 
-    /// What would take a step back, where that asks: once it is to be done there may be nobody to
-    /// ask, so the step asks for it too.
+    /// The rollback of a step, if it needs confirmation. When the rollback runs, no person may be
+    /// there to confirm it, so the step asks for both.
     pub(super) fn rollback_to_confirm(&self, node: NodeId, candidate: u16) -> Option<&ToolCall> {
         let planned = self.planned(node);
         let asks = self.rolls_back_on_failure(node.frame)
@@ -97,23 +96,23 @@ impl RunState {
         planned.untrusted_rollback(candidate).filter(|_| asks)
     }
 
-    /// Files that the run may overwrite without asking: those that its own composition names, where
-    /// that is the operator's.
+    /// Files that the run may overwrite without confirmation: those that its own composition names,
+    /// if that belongs to the operator.
     fn overwrites(&self) -> &[Arc<str>] {
         let is_vouched = self.options().is_some_and(|options| options.vouched);
         if is_vouched { &self.plan_of(0).composition.overwrites } else { &[] }
     }
 
-    /// Whether nobody is asked, whatever is called.
+    /// Whether every call is approved in advance.
     fn is_approved(&self, frame: u32) -> bool {
-        // Whoever allowed a step was told of what takes it back.
+        // The consent to a step included its rollback.
         self.options().is_some_and(|options| options.approved)
             || self.activation_of(frame).is_inside_rollback
     }
 }
 
 impl TurnBuilder<'_> {
-    /// Asks once for the whole run, if it is to be asked for.
+    /// Asks for consent to the whole run, if it needs it.
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
         let rolls_back = self.state.rolls_back_on_failure(0);
@@ -123,13 +122,13 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Puts the one question of the run, again after a restart.
+    /// Asks for consent, again after a restart.
     pub(super) fn ask_consent_again(&mut self) {
         let question = self.state.consent_question();
         self.turn.perform.extend(question.map(Effect::Ask));
     }
 
-    /// Somebody has answered the one question of the run.
+    /// Handles the answer to the consent question.
     pub(super) fn consent_decided(&mut self, seq: u64, granted: bool, by: Arc<str>) {
         if self.state.consent != (RunConsent::Asked { seq }) || !self.state.awaits_consent() {
             return;
@@ -143,12 +142,12 @@ impl TurnBuilder<'_> {
         self.stop(0, &Arc::new(failure));
     }
 
-    /// Whether nobody is asked about calls of a step.
+    /// Whether the calls of a step need no confirmation.
     pub(super) fn covers_parts(&self, node: NodeId) -> bool {
         self.state.is_approved(node.frame) || self.state.consented_plan(node.frame).is_some()
     }
 
-    /// What the call of a step may overwrite.
+    /// The files that a call of a step may overwrite.
     pub(super) fn overwrites_for(&self, node: NodeId, tool: &ToolSpec) -> Overwrites {
         let is_allowed = self.covers_parts(node) || self.state.step_state(node).is_confirmed;
         if is_allowed || tool.confirm == ConfirmPolicy::Never {
@@ -157,15 +156,15 @@ impl TurnBuilder<'_> {
         Overwrites::Only(self.state.overwrites().to_vec())
     }
 
-    /// Why a call is not covered by the yes that was given for everything around it.
+    /// Why the consent does not cover a call.
     pub(super) fn consent_violation(&self, node: NodeId, tool: &ToolSpec) -> Option<Failure> {
         let covering = self.state.consented_plan(node.frame)?;
         let is_covered = self.state.is_approved(node.frame) || covering.may_call(&tool.id);
-        let message = || format!("`{}` was not declared when the run was allowed", tool.id);
+        let message = || format!("`{}` was not declared when the run was approved", tool.id);
         (!is_covered).then(|| Failure::permanent(Code::Denied, message()))
     }
 
-    /// The same for what would take a step back.
+    /// The same for the rollback of a step.
     pub(super) fn rollback_consent_violation(
         &self,
         node: NodeId,
@@ -175,8 +174,8 @@ impl TurnBuilder<'_> {
         self.consent_violation(node, tool_spec(rollback))
     }
 
-    /// Whether a call asks a person first. An atomic composition asks once for all of its calls, any
-    /// other one for each of them.
+    /// Whether a call needs confirmation. An atomic composition asks once for all its calls, any
+    /// other one for each.
     pub(super) fn needs_confirmation(
         &self,
         node: NodeId,
@@ -200,7 +199,7 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// What a call may reach, beside its own tool and what takes it back.
+/// The tools that a call may reach, beside its own tool and its rollback.
 pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> Vec<DeclaredCall> {
     match state.planned(node).nested.get(&candidate) {
         Some(nested) => nested.declared_calls(),
@@ -208,10 +207,10 @@ pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> 
     }
 }
 
-/// A no of whoever was asked.
+/// The failure of a denied question.
 pub(super) fn denied_failure(message: String) -> Failure {
     let mut failure = Failure::permanent(Code::Denied, message);
     failure.hint =
-        Some("confirm it when asked, or consent beforehand: `--yes`, or `options.approved`".into());
+        Some("confirm it when asked, or approve in advance: `--yes`, or `options.approved`".into());
     failure
 }

@@ -1,4 +1,4 @@
-//! Steps that have bodies: when each body opens, and what the bodies' ends mean.
+//! Steps with bodies: when a body opens, and what its end means for the step.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl TurnBuilder<'_> {
                 self.ask_approval(node, message, schema.as_deref())
             }
             StepKind::Expand(template) => self.expand(node, template),
-            StepKind::Tool(_) => unreachable!("a call is started as such"),
+            StepKind::Tool(_) => unreachable!("`start_candidate` starts calls"),
         };
         match outcome {
             Ok(()) => self.set_attempt_timer(node),
@@ -49,7 +49,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Says when the attempt at hand has taken too long.
+    /// Sets the timer for the current attempt.
     pub(super) fn set_attempt_timer(&mut self, node: NodeId) {
         let step = self.state.step(node).clone();
         let Some(timeout) = self.attempt_timeout(node, &step) else { return };
@@ -59,8 +59,8 @@ impl TurnBuilder<'_> {
         self.turn.perform.push(Effect::SetTimer { timer, at_ms });
     }
 
-    /// How long the attempt at hand may take where no call says so by itself: the step's own time;
-    /// for a question the time it stands, for a composition the time it has.
+    /// The timeout of an attempt that is not a plain call: the step's own; for a question its time
+    /// to answer; for a composition its own timeout.
     pub(super) fn attempt_timeout(&self, node: NodeId, step: &Step) -> Option<Millis> {
         let more = match &step.kind {
             StepKind::Approve { timeout_ms, .. } => *timeout_ms,
@@ -74,7 +74,7 @@ impl TurnBuilder<'_> {
         [step.timeout_ms, more].into_iter().flatten().min()
     }
 
-    /// Has the composition that an earlier step made checked, to run it in this place.
+    /// Requests the compilation of a composition that an earlier step made.
     fn expand(&mut self, node: NodeId, template: &Template) -> StepResult<()> {
         let document = self.eval(node, template)?;
         let depth = self.state.activation_of(node.frame).depth;
@@ -87,7 +87,7 @@ impl TurnBuilder<'_> {
         Ok(())
     }
 
-    /// A composition that was made at run time is checked.
+    /// The composition of an `expand` step was compiled.
     pub(super) fn expanded(&mut self, node: NodeId, outcome: Result<Arc<Plan>, Failure>) {
         if !matches!(self.state.step_state(node).node, NodeState::Expanding) {
             return;
@@ -99,7 +99,7 @@ impl TurnBuilder<'_> {
         if let Some(failure) = self.guard_violation(node, &plan) {
             return self.fail(node, failure);
         }
-        // It takes the place of its step, so it is given what the steps around it were given.
+        // It replaces its step, so it gets the input of the composition around it.
         let input = self.state.activation_of(node.frame).input.clone();
         match self.admit_input(&plan, input) {
             Ok(input) => self.record(Fact::Expanded { node, plan, input }),
@@ -107,14 +107,14 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// What was made at run time is held to the guards of the composition that it becomes part of.
+    /// An expanded composition must satisfy the guards of the composition around it.
     fn guard_violation(&self, node: NodeId, plan: &Plan) -> Option<Failure> {
         let around = self.state.plan_of(node.frame);
         let guards = &around.composition.guards;
         let (count, max) = (around.steps.len() + plan.steps.len(), guards.max_steps);
         if let Some(max) = max.filter(|max| count > *max as usize) {
             let message =
-                format!("with this the composition has {count} steps, its guard allows {max}");
+                format!("the composition would have {count} steps, its guard allows {max}");
             return Some(Failure::permanent(Code::MaxStepsExceeded, message));
         }
         let forbidden = plan.tools.keys().find(|tool| !guards.allows(tool))?;
@@ -122,7 +122,7 @@ impl TurnBuilder<'_> {
         Some(Failure::permanent(Code::ToolNotAllowed, message))
     }
 
-    /// The input of a composition inside, defaults filled in, or why it does not fit.
+    /// The input of an inner composition with its defaults, or why it is invalid.
     fn admit_input(&self, plan: &Plan, input: Value) -> StepResult<Value> {
         match admit(plan, input, &self.state.context, self.limits) {
             Ok(input) => Ok(input),
@@ -177,7 +177,7 @@ impl TurnBuilder<'_> {
         Ok(())
     }
 
-    /// Asks a person; consent that was given beforehand is an answer, unless data belongs to it.
+    /// Asks a person. Approval in advance is an answer, unless the question requires data.
     fn ask_approval(
         &mut self,
         node: NodeId,
@@ -188,21 +188,21 @@ impl TurnBuilder<'_> {
         self.record(Fact::Asked { node, candidate: 0, args: message });
         let wants_data = form.is_some_and(|form| !form.violations(&Value::Null).is_empty());
         if self.state.options().is_some_and(|options| options.approved) && !wants_data {
-            self.approval_decided(node, true, &"consent given beforehand".into(), Value::Null);
+            self.approval_decided(node, true, &"approval in advance".into(), Value::Null);
             return Ok(());
         }
         self.ask(node);
         Ok(())
     }
 
-    /// Puts the question of a step that asks.
+    /// Emits the question of a step.
     pub(super) fn ask(&mut self, node: NodeId) {
         if let Some(question) = view::question(self.state, node) {
             self.turn.perform.push(Effect::Ask(question));
         }
     }
 
-    /// An `approve` step has its answer.
+    /// Handles the answer to an `approve` step.
     pub(super) fn approval_decided(
         &mut self,
         node: NodeId,
@@ -229,16 +229,16 @@ impl TurnBuilder<'_> {
         let id = self.state.step(node).id.clone();
         let mut failure = Failure::permanent(Code::Denied, format!("`{id}` was not approved"));
         failure.hint = Some(
-            "approve it when asked, or consent beforehand: `--yes`, or `options.approved`".into(),
+            "approve it when asked, or approve in advance: `--yes`, or `options.approved`".into(),
         );
         self.fail(node, failure);
     }
 
-    /// Nobody answered in time; the author said what that means.
+    /// The question timed out; `on_timeout` decides.
     pub(super) fn approval_timed_out(&mut self, node: NodeId, step: &Step) {
         let StepKind::Approve { on_timeout, .. } = &step.kind else { return };
         let granted = *on_timeout == OnApprovalTimeout::Approve;
-        self.approval_decided(node, granted, &"nobody answered in time".into(), Value::Null);
+        self.approval_decided(node, granted, &"timeout".into(), Value::Null);
     }
 
     fn open_body(&mut self, node: NodeId, which: usize, item: Option<LoopItem>) {
@@ -252,7 +252,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Begins an attempt at a step that calls a composition.
+    /// Starts an attempt of a step that calls a composition.
     pub(super) fn enter_composition(&mut self, node: NodeId, candidate: u16, input: Value) {
         let nested = self.state.planned(node).nested[&candidate].clone();
         match self.admit_input(&nested, input) {
@@ -312,7 +312,7 @@ impl TurnBuilder<'_> {
         self.open_body(node, 0, Some(item));
     }
 
-    /// One of a step's bodies is over.
+    /// A body of a step is finished.
     pub(super) fn frame_closed(&mut self, node: NodeId, frame: u32) {
         let NodeState::Open { candidate } = self.state.step_state(node).node else { return };
         let step = self.state.step(node).clone();
@@ -330,7 +330,7 @@ impl TurnBuilder<'_> {
             StepKind::Tool(_) => match self.composition_outcome(frame) {
                 Ok(value) => self.attempt_returned(node, &step, candidate, value),
                 Err(mut failure) => {
-                    // What is in doubt inside is in doubt outside.
+                    // A doubt inside is a doubt outside.
                     if self.state.has_doubt(frame) && !failure.in_doubt {
                         Arc::make_mut(&mut failure).in_doubt = true;
                     }
@@ -375,14 +375,14 @@ impl TurnBuilder<'_> {
         if let Some(failure) = &closed.stopped {
             return Err(failure.clone());
         }
-        // What failed has failed, also when it was taken back since.
+        // A failed step stays failed, also after its rollback.
         let failed = closed.nodes.iter().find_map(|record| {
             record.node.failure().filter(|_| record.node.output().is_none()).cloned()
         });
         match failed {
             Some(failure) => Err(failure),
             None => {
-                // A program that passed over its last step has the value of the one before.
+                // A program that skipped its last step has the value of the step before.
                 let mut last = closed.nodes.iter().rev();
                 let last = match closed.visits {
                     None => last.next().and_then(|record| record.node.output()),
@@ -403,7 +403,7 @@ impl TurnBuilder<'_> {
         let position = frames.iter().position(|other| *other == frame).unwrap_or(0);
         let all_closed = self.all_closed(node);
         let outcome = self.outcome(frame);
-        // A branch all of whose steps were skipped has done nothing that could win.
+        // A branch with only skipped steps cannot win.
         let has_value = self.state.frame(frame).nodes.iter().any(|r| r.node.output().is_some());
         let won = outcome.is_ok() && has_value;
         let decides = match wait_for {
@@ -456,7 +456,7 @@ impl TurnBuilder<'_> {
         record.closed as usize == record.frames.len()
     }
 
-    /// Asks every body of a step that is still under way to end.
+    /// Asks every running body of a step to end.
     pub(super) fn stop_bodies(&mut self, node: NodeId, failure: &Arc<Failure>) {
         for frame in self.state.step_state(node).frames.clone() {
             if !self.state.frame(frame).closed {
@@ -528,7 +528,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A `repeat` has rested between two rounds.
+    /// The delay between two rounds of a `repeat` is over.
     pub(super) fn next_round(&mut self, node: NodeId) {
         self.open_body(node, 0, None);
     }

@@ -10,7 +10,7 @@ use crate::plan::{Plan, plan_text};
 use crate::source::Source;
 use crate::value::Value;
 
-/// Compiles and plans a composition that a run has made, or says why that cannot be done.
+/// Compiles and plans a composition that a run made, or returns why that fails.
 pub fn plan_composition(
     document: &Value,
     catalog: &Catalog,

@@ -1,4 +1,4 @@
-//! How a composition ends: its status and its result.
+//! The end of a composition: its status and its result.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::value::{Map, Value};
 use crate::view::RunStatus;
 
 impl TurnBuilder<'_> {
-    /// Nothing more is to be done.
+    /// Ends the run.
     pub(super) fn finish(&mut self) {
         if self.state.activation_of(0).rollback.is_some() {
             self.finish_rollback();
@@ -24,13 +24,13 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// The way forward has ended and nothing is to be taken back.
+    /// Forward execution has ended, and there is nothing to roll back.
     pub(super) fn finish_forward(&mut self) {
         let status = self.final_status();
         let result = match status {
             RunStatus::Success => self.result(0, true),
             RunStatus::Partial => self.result(0, false),
-            // What failed has no result: an error is never a value.
+            // A failed run has no result: an error is never a value.
             _ => Ok(Value::Null),
         };
         let (status, output, failure) = match result {
@@ -40,7 +40,7 @@ impl TurnBuilder<'_> {
         self.record(Fact::Finished { status, output, failure });
     }
 
-    /// How the run's own steps ended.
+    /// The status from how the run's own steps ended.
     pub(super) fn final_status(&self) -> RunStatus {
         let root = self.state.frame(0);
         match root.stopped.as_ref().map(|failure| failure.code) {
@@ -55,12 +55,12 @@ impl TurnBuilder<'_> {
             record.node.failure().is_some() && !tolerated
         };
         if !root.nodes.iter().any(failed) {
-            // A program that goes on over a failure has done what it was written for.
+            // A program that continues after a failure succeeds.
             let is_program = plan.composition.body.flow == Flow::Program;
             let partial = !is_program && self.state.has_tolerated(0);
             return if partial { RunStatus::Partial } else { RunStatus::Success };
         }
-        // Partial when some step that nobody waits for has its value.
+        // Partial if a step that no other depends on has a value.
         let mut nodes = self.state.nodes_of(0);
         let is_sink = |node| self.state.planned(node).dependants.is_empty();
         if nodes.any(|node| is_sink(node) && self.state.step_state(node).node.output().is_some()) {
@@ -70,8 +70,8 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// The result of a composition: its `output`, else every output key with its value. When not
-    /// everything worked, what cannot be worked out is left away instead of failing again.
+    /// The result of a composition: its `output`, else every output key with its value. After a
+    /// failure, parts that cannot be evaluated are omitted, instead of a second failure.
     pub(super) fn result(&self, frame: u32, complete: bool) -> StepResult<Value> {
         let plan = self.state.plan_of(frame);
         if let Some(output) = &plan.composition.output {
@@ -87,7 +87,7 @@ impl TurnBuilder<'_> {
 }
 
 impl TurnBuilder<'_> {
-    /// Of an output that cannot be worked out as a whole, the members that can.
+    /// The members of an output that can be evaluated.
     fn partial_output(&self, output: &Template, scope: &FrameScope<'_>) -> Value {
         let Template::Object(members) = output else { return Value::Null };
         let known = members.iter().filter_map(|(name, member)| {
@@ -97,11 +97,11 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// Every output key of an activation with its value; of a program's step, the last visit's.
+/// Every output key of an activation with its value; for a program's step, the last visit's.
 pub(super) fn results(state: &RunState, frame: u32) -> Map {
     let mut results = Map::with_capacity(state.frame(frame).nodes.len());
     for node in state.nodes_of(frame) {
-        // What was taken back is no result.
+        // A rolled back step has no result.
         if let NodeState::Done { output } | NodeState::Tolerated { output, .. } =
             &state.step_state(node).node
         {

@@ -1,4 +1,4 @@
-//! What a run is made of: activations of compositions, of their bodies, and of the steps in them.
+//! The parts of a run's state: activations of compositions, of their bodies, and of steps.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -17,49 +17,49 @@ use crate::value::{Map, Shared, Value};
 pub(super) struct Activation {
     pub(super) plan: Arc<Plan>,
     pub(super) input: Value,
-    /// The activation of its own steps.
+    /// The frame of its own steps.
     pub(super) root: u32,
     /// The composition around it.
     pub(super) parent: Option<u32>,
-    /// How many compositions are around it.
+    /// The number of compositions around it.
     pub(super) depth: usize,
-    /// Whether it takes back the step that entered it.
+    /// Whether it rolls back the step that entered it.
     pub(super) is_rollback: bool,
-    /// Whether it takes something back, or is inside what does.
+    /// Whether it is a rollback, or inside one.
     pub(super) is_inside_rollback: bool,
-    /// The activation that somebody has allowed as a whole: this one, or one around it.
+    /// The activation with consent as a whole: this one, or one around it.
     pub(super) covered_by: Option<u32>,
-    /// Steps of this activation, and of those inside it, that hold a slot.
+    /// Steps of this activation, and of inner ones, that hold a concurrency slot.
     pub(super) running: u32,
     pub(super) max_concurrency: u32,
     pub(super) strategy: Strategy,
     /// Steps whose needs are met, the most urgent first.
     pub(super) ready: BinaryHeap<ReadyStep>,
-    /// Whether it is among those that may have a step to start.
+    /// Whether it is queued as having a step to start.
     pub(super) is_runnable: bool,
-    /// Activations of bodies, here and inside, that are not over.
+    /// Open frames, here and inside.
     pub(super) open_frames: u32,
-    /// What a chain knows by name.
+    /// The state of a chain.
     pub(super) names: Value,
-    /// How it is taken back, once that has begun.
+    /// Its rollback, once started.
     pub(super) rollback: Option<Rollback>,
 }
 
-/// A composition on its way back.
+/// The rollback of a composition.
 #[derive(Debug)]
 pub(super) struct Rollback {
-    /// The failure that everything is taken back for.
+    /// The failure that caused the rollback.
     pub(super) cause: Arc<Failure>,
-    /// What is still to be taken back, the next one last.
+    /// Steps still to roll back, the next one last.
     pub(super) remaining: Vec<NodeId>,
-    /// What is being taken back.
+    /// The step that is being rolled back.
     pub(super) current: Option<NodeId>,
-    /// Steps that stay, each with the later one that cannot be taken back.
+    /// Steps that are not rolled back, each with the later step that cannot be.
     pub(super) blocked: BTreeMap<NodeId, NodeId>,
 }
 
 impl Activation {
-    /// Whether a failure takes back what it did.
+    /// Whether a failure rolls this composition back.
     pub(super) fn rolls_back_on_failure(&self) -> bool {
         let handling = &self.plan.composition.error_handling;
         handling.rollback_on_failure || self.strategy == Strategy::Rollback
@@ -88,8 +88,8 @@ impl Activation {
     }
 }
 
-/// A step whose needs are met. Of two, the one with the longer way to the end goes first when
-/// durations are known; otherwise declaration order decides.
+/// A step whose needs are met. The one with the longer path to the end goes first if durations are
+/// known; otherwise the order of the text decides.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReadyStep {
     remaining_ms: u64,
@@ -114,23 +114,23 @@ pub(super) struct Frame {
     pub(super) body: BodyIndex,
     pub(super) parent: Option<NodeId>,
     pub(super) item: Option<LoopItem>,
-    /// How many activations its step had opened before.
+    /// How many frames its step had opened before.
     pub(super) ordinal: u32,
     /// The steps of a graph in the order of the text; of a program, in the order of visits.
     pub(super) nodes: Vec<StepState>,
-    /// Where a program has been.
+    /// The visits of a program.
     pub(super) visits: Option<Visits>,
     /// Steps that are not settled.
     pub(super) unsettled: u32,
-    /// Steps that have begun and are not settled.
+    /// Steps that have started and are not settled.
     pub(super) active: u32,
-    /// Why nothing new starts in here.
+    /// Why nothing new starts in this frame.
     pub(super) stopped: Option<Arc<Failure>>,
     pub(super) closed: bool,
 }
 
 impl Frame {
-    /// The position in the body of the step behind a node.
+    /// The position in the body of a node's step.
     pub(super) fn step_position(&self, node: u32) -> u32 {
         self.visits.as_ref().map_or(node, |visits| visits.order[node as usize])
     }
@@ -144,14 +144,14 @@ impl Frame {
     }
 }
 
-/// Where a program has been.
+/// The visits of a program.
 #[derive(Debug)]
 pub(super) struct Visits {
     /// The steps, by position in the body, in the order of visits.
     pub(super) order: Vec<u32>,
     /// How often each step was visited.
     pub(super) counts: Vec<u32>,
-    /// The last visit of each step that is over.
+    /// The last finished visit of each step.
     pub(super) latest: Vec<Option<u32>>,
 }
 
@@ -161,75 +161,76 @@ impl Visits {
     }
 }
 
-/// A step and what is remembered of it.
+/// The state of a step.
 #[derive(Debug, Default)]
 pub(super) struct StepState {
-    /// Which step of the plan it is.
+    /// Its index in the plan.
     pub(super) step: StepIndex,
     pub(super) node: NodeState,
-    /// Needs that are not settled.
+    /// The number of unsettled needs.
     pub(super) waiting: u32,
     pub(super) attempts: u32,
-    /// Attempts of the tool or fallback at hand.
+    /// Attempts of the current tool or fallback.
     pub(super) candidate_attempts: u32,
     pub(super) started_ms: u64,
-    /// When the attempt at hand began.
+    /// Start of the current attempt.
     pub(super) attempt_ms: u64,
     pub(super) ended_ms: u64,
-    /// When its rest or wait is over, and how long it is.
+    /// End and length of its delay or wait.
     pub(super) wake_ms: u64,
     pub(super) backoff_ms: u64,
     pub(super) args: Value,
-    /// How the call at hand is found again.
+    /// The handle that finds the current call again.
     pub(super) resume_handle: ResumeHandle,
     pub(super) assigned_names: Option<Shared<Map>>,
-    /// The activations of its bodies.
+    /// The frames of its bodies.
     pub(super) frames: Vec<u32>,
-    /// The activations of compositions that take it back.
+    /// The frames of compositions that roll it back.
     pub(super) rollback_frames: Vec<u32>,
     /// When it was settled, in the order of the journal.
     pub(super) settled_seq: u64,
-    /// The entry with which it asked a person last.
+    /// The entry of its last question to a person.
     pub(super) asked_seq: u64,
-    /// Whether a person said yes to the call at hand.
+    /// Whether a person confirmed the current call.
     pub(super) is_confirmed: bool,
-    /// Which visit of its step it is, in a program.
+    /// The number of this visit, in a program.
     pub(super) visit: u32,
-    /// Whether its value is that of an earlier run.
+    /// Whether its value is reused from an earlier run.
     pub(super) is_reused: bool,
-    /// Attempts to take it back, and what the last one was given.
+    /// Rollback attempts, and the arguments of the last one.
     pub(super) rollback_attempts: u32,
     pub(super) rollback_args: Value,
-    /// Whether an earlier attempt may have done its work although it failed.
+    /// Whether an earlier attempt failed with an unknown outcome.
     pub(super) was_in_doubt: bool,
-    /// Whether an earlier attempt did its work although it failed.
+    /// Whether an earlier attempt failed after it did its work.
     pub(super) has_acted: bool,
-    /// Why nobody knows whether its call did its work, while a probe or a person is asked.
+    /// Why the outcome of its call is unknown, while a probe or a person is asked.
     pub(super) doubt: Option<Arc<Failure>>,
-    /// How often the probe was asked.
+    /// How often the probe was called.
     pub(super) probes: u32,
-    /// How often it was asked about the doubt at hand.
+    /// How often it was called for the current doubt.
     pub(super) probe_attempts: u32,
-    /// 0 when the tool itself was tried last, n when it was the n-th fallback.
+    /// 0 if the tool itself was tried last, n if it was the n-th fallback.
     pub(super) candidate: u16,
-    /// Why its bodies were ended before they were over.
+    /// Why its bodies were ended early.
     pub(super) ended_by: Option<Arc<Failure>>,
-    /// How the attempt before this one failed.
+    /// The failure of the previous attempt.
     pub(super) last_failure: Option<Arc<Failure>>,
-    /// How many of its activations are over.
+    /// How many of its frames are closed.
     pub(super) closed: u32,
-    /// Whether one of those that are over failed.
+    /// Whether one of them failed.
     pub(super) has_failed_body: bool,
-    /// Whether one failed in a way that nobody may continue over.
+    /// Whether one of them failed in a way that `continue` does not cover.
     pub(super) has_final_failure: bool,
-    /// References in its arguments that have no value and were kept.
+    /// References without a value that stayed in its arguments.
     pub(super) kept: Vec<Arc<str>>,
     /// The items of a loop.
     pub(super) items: Option<Shared<Vec<Value>>>,
 }
 
 impl StepState {
-    /// An attempt failed and another follows; whether one left something behind is never forgotten.
+    /// Records a failed attempt that another one follows; side effects of any attempt are
+    /// remembered.
     pub(super) fn note_failure(&mut self, failure: &Arc<Failure>) {
         self.was_in_doubt |= failure.in_doubt;
         self.has_acted |= failure.acted;

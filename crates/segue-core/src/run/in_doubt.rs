@@ -1,7 +1,7 @@
-//! Calls that nobody knows the outcome of: neither done nor failed, until somebody finds out.
+//! Calls in doubt: their outcome is unknown until a probe or a person resolves it.
 //!
-//! What may be made twice was repeated before it comes here. Else the step's probe decides, and
-//! where there is none, or it does not know, a person.
+//! Idempotent calls were retried before they come here. Then the step's probe decides; if it has
+//! none, or the probe cannot tell, a person does.
 
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ use crate::composition::{Backoff, Probe, Step};
 use crate::diagnostic::Code;
 use crate::value::Value;
 
-/// Attempts to get an answer out of a probe.
+/// The maximum number of probe calls for one doubt.
 const PROBES_MAX: u32 = 5;
 
 impl TurnBuilder<'_> {
-    /// Nobody knows whether a call did its work.
+    /// The outcome of a call is unknown.
     pub(super) fn begin_doubt(
         &mut self,
         node: NodeId,
@@ -37,7 +37,7 @@ impl TurnBuilder<'_> {
             (failure.in_doubt, failure.message) = (true, message.into());
         }
         match &step.probe {
-            // A probe asks about the step's own tool; of fallbacks it knows nothing.
+            // A probe asks about the step's own tool; it cannot tell about fallbacks.
             Some(probe) if candidate == 0 && !self.ends_on_resume => {
                 self.call_probe(node, step, probe, failure);
             }
@@ -45,7 +45,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// The probe has rested and is asked again.
+    /// Calls the probe again after a delay.
     pub(super) fn ask_probe(&mut self, node: NodeId, step: &Step, candidate: u16) {
         let Some(failure) = self.state.step_state(node).doubt.clone() else { return };
         self.begin_doubt(node, step, candidate, failure);
@@ -81,7 +81,8 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Why a probe is not called: whoever would be asked about it may as well tell what it would.
+    /// Why a probe is not called: a person who would have to confirm it can answer the question
+    /// directly.
     fn probe_refused(&self, node: NodeId, probe: &Probe, args: &Value) -> Option<Failure> {
         let tool = tool_spec(&probe.call);
         let asks = !self.covers_parts(node) && tool.must_confirm(args);
@@ -103,7 +104,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A probe has answered.
+    /// Handles the answer of a probe.
     pub(super) fn probe_answered(
         &mut self,
         node: NodeId,
@@ -133,7 +134,7 @@ impl TurnBuilder<'_> {
             Answer::Failure(failure) => failure,
         };
         let probes = self.state.step_state(node).probe_attempts;
-        // Nothing rests in a body that has stopped.
+        // A stopped body schedules no delays.
         if failure.retryable && probes < PROBES_MAX && !self.state.is_stopped(node) {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, probes + 1, self.entropy, self.limits);
@@ -160,7 +161,7 @@ impl TurnBuilder<'_> {
         self.eval_condition(&probe.done_when, &scope, "`done_when`")
     }
 
-    /// What the call would have returned, out of what the probe found.
+    /// The value of the original call, computed from the probe's answer.
     fn probe_output(&self, node: NodeId, probe: &Probe, answer: Value) -> StepResult<Value> {
         let Some(output) = &probe.output else { return Ok(answer) };
         let mut scope = FrameScope::new(self.state, node.frame);
@@ -169,7 +170,7 @@ impl TurnBuilder<'_> {
         output.eval(&scope, self.limits).map_err(evaluation_failure)
     }
 
-    /// The work was done, and what the probe found is its value, if it can be.
+    /// The work was done; the probe's answer gives the value, if it is valid.
     fn probe_confirmed(
         &mut self,
         node: NodeId,
@@ -185,12 +186,12 @@ impl TurnBuilder<'_> {
                 self.record(Fact::Succeeded { node, output, given });
             }
             Err(failure) => {
-                self.ask_person(node, doubt_failure(doubt, "what its probe found", &failure))
+                self.ask_person(node, doubt_failure(doubt, "the probe's answer", &failure))
             }
         }
     }
 
-    /// The work was surely not done: an ordinary failure.
+    /// The work was certainly not done: an ordinary failure.
     fn call_not_performed(&mut self, node: NodeId, step: &Step, candidate: u16, by: Arc<str>) {
         let Some(doubt) = self.state.step_state(node).doubt.clone() else { return };
         self.record(Fact::Resolved { node, done: false, by });
@@ -207,7 +208,7 @@ impl TurnBuilder<'_> {
         self.ask(node);
     }
 
-    /// A person knows whether a call did its work; what it returned comes with a yes.
+    /// A person says whether a call did its work; a yes may include its output.
     pub(super) fn doubt_decided(
         &mut self,
         node: NodeId,
@@ -221,7 +222,7 @@ impl TurnBuilder<'_> {
             return self.call_not_performed(node, &step, candidate, by);
         }
         if data.is_null() {
-            // It was done, and nobody can say what it returned.
+            // It was done, and its output is unknown.
             self.record(Fact::Resolved { node, done: true, by });
             return self.record(Fact::Succeeded { node, output: Value::Null, given: None });
         }
@@ -233,13 +234,13 @@ impl TurnBuilder<'_> {
             }
             Err(second) => {
                 let Some(doubt) = self.state.step_state(node).doubt.clone() else { return };
-                self.ask_person(node, doubt_failure(&doubt, "what was said of it", &second));
+                self.ask_person(node, doubt_failure(&doubt, "the person's answer", &second));
             }
         }
     }
 
-    /// The engine stopped while a call was under way: nobody has its answer. Where it was looked for,
-    /// there is a reason why it was not found.
+    /// The engine stopped before a call was answered. `unfound` says why its recovery failed, if
+    /// that was tried.
     pub(super) fn call_lost(&mut self, node: NodeId, candidate: u16, unfound: Option<&str>) {
         let step = self.state.step(node).clone();
         let tool = tool_spec(candidate_call(&step, candidate)).clone();
@@ -257,16 +258,16 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// Why a call was lost, and why it was not found again.
+/// The message of a lost call, with the reason why its recovery failed.
 pub(super) fn lost_message(message: String, unfound: Option<&str>) -> String {
     match unfound {
         None => message,
-        Some(why) => format!("{message}, and it was not found again: {why}"),
+        Some(why) => format!("{message}, and its recovery failed: {why}"),
     }
 }
 
-/// The doubt about a call, and why what should have cleared it up did not.
+/// The failure of a doubt that a probe or a person could not resolve.
 fn doubt_failure(doubt: &Failure, what: &str, second: &Failure) -> Arc<Failure> {
-    let message = format!("{}; {what} does not tell: {}", doubt.message, second.message);
+    let message = format!("{}; {what} does not resolve it: {}", doubt.message, second.message);
     Arc::new(Failure { message: message.into(), ..doubt.clone() })
 }

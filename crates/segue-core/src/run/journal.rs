@@ -1,8 +1,8 @@
-//! What became true of a run, in order. A journal is replayed by applying its entries again.
+//! The journal of a run: its entries in order. Replaying a journal applies its entries again.
 //!
-//! Written down, an entry is JSON, and a fact is an object with one member: its name in snake case.
-//! What was written once is read for ever: a new fact is a new variant, a new field has
-//! `#[serde(default)]`, and nothing is renamed. What cannot be done so raises [`JOURNAL_FORMAT`].
+//! An entry is stored as JSON, and a fact as an object with one member, its name in snake case.
+//! Stored entries stay readable forever: a new fact is a new variant, a new field has
+//! `#[serde(default)]`, and stored names never change. Any other change raises [`JOURNAL_FORMAT`].
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Shared, Value, from_value};
 use crate::view::RunStatus;
 
-/// The number of the form in which entries are written down.
+/// The version of the journal format.
 pub const JOURNAL_FORMAT: u32 = 1;
 
-/// A step of a run: a position in one activation of a body. Written as a pair.
+/// A step of a run: a position in one frame, the activation of a body. Stored as a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "(u32, u32)", into = "(u32, u32)")]
 pub struct NodeId {
-    /// The activation of the body.
+    /// The frame.
     pub frame: u32,
     /// The position in the body.
     pub position: u32,
@@ -42,18 +42,18 @@ impl From<NodeId> for (u32, u32) {
     }
 }
 
-/// One line of the journal.
+/// One entry of the journal.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// Counts from zero.
     pub seq: u64,
-    /// Milliseconds since 1970, as the event said.
+    /// Milliseconds since 1970, from the event.
     pub at_ms: u64,
-    /// What became true.
+    /// What happened.
     pub fact: Fact,
 }
 
-/// What a run is started with. Ids are made outside: the core draws nothing.
+/// The parameters of a run. Ids are generated outside: the core draws no randomness.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Started {
     /// UUIDv7.
@@ -64,25 +64,25 @@ pub struct Started {
     pub plan_id: Arc<str>,
     /// UUIDv4.
     pub chain_id: Arc<str>,
-    /// The input, defaults filled in.
+    /// The input, with defaults.
     pub input: Value,
-    /// What the caller brought.
+    /// The caller's context.
     pub context: Value,
-    /// What the caller asked for beyond the composition.
+    /// Options that the caller sets.
     pub options: Options,
     /// The hash of the plan that the run is bound to.
     pub plan_hash: Option<Arc<str>>,
-    /// The version of this engine, so that a journal says who wrote it.
+    /// The version of the engine that wrote the journal.
     pub engine: Arc<str>,
-    /// Who began it, where somebody came in to do so.
+    /// The caller, if the run was started through a surface.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<Caller>,
-    /// The trace that the run is told of in, so that whoever goes on with it stays in it.
+    /// The trace of the run, so that a worker that resumes it continues the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
 
-/// What a caller may ask for beyond the composition.
+/// Options that a caller may set for a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
@@ -90,15 +90,15 @@ pub struct Options {
     pub timeout_ms: Option<Millis>,
     /// Steps at once.
     pub max_concurrency: Option<u32>,
-    /// In place of the composition's own.
+    /// Overrides the composition's strategy.
     pub strategy: Option<Strategy>,
-    /// Consent to everything that would ask.
+    /// Approves everything that would ask.
     pub approved: bool,
-    /// Consent to the calls that the plan declares: the answer to the one question of an atomic
-    /// composition. What is not declared is refused.
+    /// Approves the calls that the plan declares: the answer to the consent question of an atomic
+    /// composition. Undeclared calls are refused.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub consented: bool,
-    /// The composition is the operator's: what it says of files that it may overwrite counts.
+    /// The composition belongs to the operator, so its `overwrites` apply.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub vouched: bool,
 }
@@ -106,34 +106,34 @@ pub struct Options {
 /// Why a step failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
-    /// What kind.
+    /// The kind of failure.
     pub code: Code,
-    /// What went wrong.
+    /// The message.
     pub message: Arc<str>,
     /// What to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<Arc<str>>,
     /// Whether trying again may help.
     pub retryable: bool,
-    /// Whether nobody knows if the tool did its work.
+    /// Whether the outcome of the tool's call is unknown.
     pub in_doubt: bool,
-    /// Whether the tool surely did its work, although the step failed.
+    /// Whether the tool did its work although the step failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub acted: bool,
-    /// How long the tool's source asked to be left alone.
+    /// The delay that the tool's source requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<Millis>,
 }
 
 impl Entry {
-    /// The entry that was written down so. Its values are shared with `written`.
+    /// Reads an entry from its stored form. Its values are shared with `written`.
     pub fn from_value(written: &Value) -> Result<Entry, String> {
         from_value(written).map_err(|error| error.to_string())
     }
 }
 
 impl Failure {
-    /// A failure that no retry mends.
+    /// A failure that a retry does not help.
     pub fn permanent(code: Code, message: impl Into<Arc<str>>) -> Failure {
         Failure {
             code,
@@ -146,38 +146,38 @@ impl Failure {
         }
     }
 
-    /// Whether it may have left something behind that is to be taken back.
+    /// Whether it may have side effects that must be rolled back.
     pub fn may_have_acted(&self) -> bool {
         self.in_doubt || self.acted
     }
 
-    /// Whether nobody may continue over it: a denial, or a call in doubt.
+    /// Whether `continue` does not cover it: a denial, or a call in doubt.
     pub fn is_final(&self) -> bool {
         self.code == Code::Denied || self.in_doubt
     }
 
-    /// A failure that may pass.
+    /// A failure that a retry may help.
     pub fn transient(code: Code, message: impl Into<Arc<str>>) -> Failure {
         Failure { retryable: true, ..Failure::permanent(code, message) }
     }
 }
 
-/// The item of one round of a loop.
+/// The item of one iteration of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopItem {
     /// The item.
     pub value: Value,
     /// Counts from zero.
     pub index: usize,
-    /// How many there are.
+    /// The number of items.
     pub length: usize,
 }
 
-/// What became true.
+/// A fact: something that happened in a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact {
-    /// The run began.
+    /// The run started.
     Started(Box<Started>),
     /// A step opened one of its bodies.
     Opened {
@@ -205,129 +205,129 @@ pub enum Fact {
         /// The items.
         items: Shared<Vec<Value>>,
     },
-    /// The whole run waits for a yes.
+    /// The whole run waits for consent.
     ConsentAsked,
-    /// Somebody has allowed the whole run.
+    /// A person gave consent to the whole run.
     Consented {
-        /// Who.
+        /// The person.
         by: Arc<str>,
     },
-    /// A call waits for a yes.
+    /// A call waits for confirmation.
     Asked {
         /// The step.
         node: NodeId,
         /// 0 for the tool itself, n for the n-th fallback.
         candidate: u16,
-        /// What it would be called with.
+        /// Its arguments.
         args: Value,
     },
-    /// Somebody said yes.
+    /// A person confirmed it.
     Granted {
         /// The step.
         node: NodeId,
-        /// Who.
+        /// The person.
         by: Arc<str>,
     },
-    /// Somebody said no. What follows from it is said by what comes after this.
+    /// A person refused. The following facts record the consequence.
     Refused {
-        /// The step; none when the whole run was asked for.
+        /// The step; `None` if the question was for the whole run.
         node: Option<NodeId>,
-        /// Who.
+        /// The person.
         by: Arc<str>,
     },
-    /// Somebody wants the run to end.
+    /// A cancellation was requested.
     CancelAsked {
-        /// Who.
+        /// The requester.
         by: Arc<str>,
     },
-    /// A call was announced. It leaves only after this is durable.
+    /// A call was recorded. It is sent only after this entry is durable.
     Called {
         /// The step.
         node: NodeId,
         /// 0 for the tool itself, n for the n-th fallback.
         candidate: u16,
-        /// What it is called with.
+        /// Its arguments.
         args: Value,
     },
-    /// Whoever was called works on it under a name of its own, by which it can be found again.
+    /// The tool's source returned a handle of a running call, by which the call can be found again.
     #[serde(rename = "followed")]
     HandleReceived {
         /// The step.
         node: NodeId,
-        /// What it takes to find it.
+        /// The handle.
         handle: Value,
     },
-    /// The engine stopped while such a call was under way; it is looked for.
+    /// The engine stopped during such a call, and asks the source for it by its handle.
     #[serde(rename = "sought")]
     ResumeSent {
         /// The step.
         node: NodeId,
     },
-    /// A step that makes its own composition has it, checked.
+    /// An `expand` step has its compiled plan.
     Expanded {
         /// The step.
         node: NodeId,
-        /// What is run in its place; written as its bundle.
+        /// The plan that runs in its place; stored as its bundle.
         #[serde(with = "bundled")]
         plan: Arc<Plan>,
         /// The composition's input.
         input: Value,
     },
-    /// A step wants the composition that it was given to be checked.
+    /// An `expand` step requested the compilation of its composition.
     Expanding {
         /// The step.
         node: NodeId,
-        /// The composition, as it was made.
+        /// The composition, as an earlier step made it.
         document: Value,
     },
-    /// A program goes on with this step.
+    /// A program continues with this step.
     Visited {
-        /// The activation.
+        /// The frame.
         frame: u32,
         /// The step's position in the body.
         position: u32,
     },
-    /// Nobody knows whether a call did its work, and the step's probe is asked.
+    /// The outcome of a call is unknown, and the step's probe is called.
     Probed {
         /// The step.
         node: NodeId,
-        /// Why nobody knows.
+        /// The reason.
         failure: Arc<Failure>,
-        /// What the probe is called with.
+        /// The arguments of the probe.
         args: Value,
     },
-    /// Nobody knows whether a call did its work: a person is asked.
+    /// The outcome of a call is unknown, and a person is asked.
     Doubted {
         /// The step.
         node: NodeId,
-        /// Why nobody knows.
+        /// The reason.
         failure: Arc<Failure>,
     },
-    /// Somebody found out whether a call did its work.
+    /// A probe or a person resolved the outcome of a call.
     Resolved {
         /// The step.
         node: NodeId,
-        /// Whether it did.
+        /// Whether the call did its work.
         done: bool,
-        /// Who found out.
+        /// The probe or the person.
         by: Arc<str>,
     },
-    /// The engine stopped while a call was under way that may be made again.
+    /// The engine stopped during a call that may be repeated.
     Lost {
         /// The step.
         node: NodeId,
     },
-    /// An attempt failed and will be repeated.
+    /// An attempt failed and will be repeated after a delay.
     #[serde(rename = "rested")]
     BackedOff {
         /// The step.
         node: NodeId,
-        /// Why it failed.
+        /// The failure.
         failure: Arc<Failure>,
-        /// When the next one begins.
+        /// Start of the next attempt.
         until_ms: u64,
     },
-    /// A step has rested and waits for its turn.
+    /// The delay of a step is over.
     Woke {
         /// The step.
         node: NodeId,
@@ -336,66 +336,66 @@ pub enum Fact {
     GaveUp {
         /// The step.
         node: NodeId,
-        /// Why the last one failed.
+        /// The last failure.
         failure: Arc<Failure>,
     },
-    /// A `repeat` rests between two rounds.
+    /// A `repeat` waits between two rounds.
     Paused {
         /// The step.
         node: NodeId,
-        /// Until when.
+        /// End of the delay.
         until_ms: u64,
     },
-    /// A step waits until a time.
+    /// A `wait` step started.
     Slept {
         /// The step.
         node: NodeId,
-        /// Until when.
+        /// End of the wait.
         until_ms: u64,
     },
-    /// A step has its value.
+    /// A step succeeded.
     Succeeded {
         /// The step.
         node: NodeId,
         /// Its value.
         output: Value,
-        /// Names that it gave.
+        /// Names that it set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Shared<Map>>,
     },
-    /// A step has the value that it had in an earlier run; nothing was done for it.
+    /// A step reuses its value of an earlier run; nothing was called.
     Reused {
         /// The step.
         node: NodeId,
         /// Its value.
         output: Value,
-        /// Names that it gave.
+        /// Names that it set.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Shared<Map>>,
     },
-    /// A step failed, and its author had a value ready for that.
+    /// A step failed, and `continue` covers the failure.
     Tolerated {
         /// The step.
         node: NodeId,
-        /// How it failed.
+        /// The failure.
         failure: Arc<Failure>,
-        /// The value that stands in.
+        /// The default value.
         output: Value,
     },
     /// A step failed for good.
     Failed {
         /// The step.
         node: NodeId,
-        /// How.
+        /// The failure.
         failure: Arc<Failure>,
     },
     /// A step will not run.
     Skipped {
         /// The step.
         node: NodeId,
-        /// Why.
+        /// The reason.
         reason: Arc<str>,
-        /// Whether a failure is the reason: then what waits for this step is skipped too.
+        /// Whether a failure is the reason: then steps that depend on this one are skipped too.
         by_failure: bool,
     },
     /// A step was stopped.
@@ -405,52 +405,52 @@ pub enum Fact {
         /// Whether its tool may have done its work nevertheless.
         in_doubt: bool,
     },
-    /// The bodies of a step took longer than they may, and are ended.
+    /// The bodies of a step timed out, and are stopped.
     TimedOut {
         /// The step.
         node: NodeId,
         /// The failure that it ends with.
         failure: Arc<Failure>,
     },
-    /// Nothing new starts in this activation of a body.
+    /// Nothing new starts in this frame.
     Stopped {
-        /// The activation.
+        /// The frame.
         frame: u32,
-        /// Why.
+        /// The reason.
         failure: Arc<Failure>,
     },
-    /// Every step of an activation is settled.
+    /// Every step of a frame is settled.
     Closed {
-        /// The activation.
+        /// The frame.
         frame: u32,
         /// Whether one of its steps failed.
         failed: bool,
-        /// Whether that is a failure which nobody may continue over.
+        /// Whether that is a failure that `continue` does not cover.
         is_final: bool,
     },
-    /// A person wants what was done to be taken back.
+    /// A rollback was requested.
     RollbackAsked {
-        /// Who.
+        /// The requester.
         by: Arc<str>,
     },
-    /// What was done is taken back, because of this failure.
+    /// A rollback started, because of this failure.
     RollbackStarted {
-        /// The activation of the composition that is taken back.
+        /// The frame of the composition that is rolled back.
         frame: u32,
-        /// The first cause.
+        /// The cause.
         failure: Arc<Failure>,
-        /// What is to be taken back, in this order.
+        /// The steps to roll back, in this order.
         steps: Vec<NodeId>,
     },
-    /// The call that takes a step back was announced.
+    /// The call that rolls a step back was recorded.
     #[serde(rename = "undo_called")]
     RollbackCalled {
         /// The step.
         node: NodeId,
-        /// What it is called with.
+        /// Its arguments.
         args: Value,
     },
-    /// A step is taken back by a composition, which was entered.
+    /// A composition that rolls a step back was entered.
     #[serde(rename = "undo_entered")]
     RollbackEntered {
         /// The step.
@@ -458,31 +458,31 @@ pub enum Fact {
         /// The composition's input.
         input: Value,
     },
-    /// An attempt to take a step back failed and will be repeated.
+    /// A rollback attempt failed and will be repeated after a delay.
     #[serde(rename = "undo_rested")]
     RollbackBackedOff {
         /// The step.
         node: NodeId,
-        /// Why it failed.
+        /// The failure.
         failure: Arc<Failure>,
-        /// When the next one begins.
+        /// Start of the next attempt.
         until_ms: u64,
     },
-    /// A step was taken back.
+    /// A step was rolled back.
     #[serde(rename = "undone")]
     RolledBack {
         /// The step.
         node: NodeId,
     },
-    /// A step was not taken back.
+    /// A step was not rolled back.
     #[serde(rename = "undo_failed")]
     RollbackFailed {
         /// The step.
         node: NodeId,
-        /// Why not.
+        /// The reason.
         failure: Arc<Failure>,
     },
-    /// References in a step's arguments have no value, and stay as they were written.
+    /// References in a step's arguments have no value, and stay as written.
     #[serde(rename = "kept")]
     ReferencesKept {
         /// The step.
@@ -490,7 +490,7 @@ pub enum Fact {
         /// The references, braces included.
         references: Vec<Arc<str>>,
     },
-    /// An answer came after nobody waited for it any more; it changes nothing.
+    /// An answer came too late; it changes nothing.
     #[serde(rename = "late")]
     AnsweredLate {
         /// The step.
@@ -500,19 +500,19 @@ pub enum Fact {
     },
     /// The run is over.
     Finished {
-        /// How.
+        /// Its status.
         status: RunStatus,
         /// Its result.
         output: Value,
-        /// What went wrong with the run as a whole.
+        /// The failure of the run as a whole.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         failure: Option<Arc<Failure>>,
     },
 }
 
 impl Fact {
-    /// Whether it settles something: a run that only begins calls again, looks for them or asks about
-    /// them is where it was.
+    /// Whether it settles something. A run that only repeats calls, asks for them by handle or asks
+    /// questions makes no progress.
     pub fn is_progress(&self) -> bool {
         match self {
             Fact::Consented { .. }
@@ -562,7 +562,7 @@ impl Fact {
         }
     }
 
-    /// The step that it is about.
+    /// The step that it is about, if any.
     pub fn node(&self) -> Option<NodeId> {
         match self {
             Fact::Opened { node, .. }
@@ -612,7 +612,7 @@ impl Fact {
         }
     }
 
-    /// The activation that it is about, when it is about one.
+    /// The frame that it is about, if any.
     pub fn frame(&self) -> Option<u32> {
         match self {
             Fact::Visited { frame, .. }
@@ -624,7 +624,7 @@ impl Fact {
     }
 }
 
-/// A plan inside an entry is written as the bundle that it is compiled from again.
+/// Stores a plan inside an entry as the bundle that it is compiled from.
 mod bundled {
     use std::sync::Arc;
 

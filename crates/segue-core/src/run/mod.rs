@@ -1,11 +1,11 @@
-//! A run: one execution of a plan, as a machine that performs no I/O.
+//! A run: one execution of a plan, as a state machine without I/O.
 //!
-//! The driver tells the run what happened; the run answers with what to write down and what to do.
-//! What is written is durable before anything is done, so nothing is ever done that the journal has
-//! not announced. State changes in one function, `State::apply`, which sees journal entries and
-//! nothing else: recovery is [`Run::replay`], not a second code path.
+//! The driver sends events; the run answers with entries to store and effects to perform. Entries
+//! are durable before an effect starts, so every effect has been announced in the journal. State
+//! changes only in `RunState::apply`, which sees only journal entries: recovery is [`Run::replay`],
+//! not a second code path.
 //!
-//! Not here: clocks and waiting (the driver's), expressions ([`crate::expr`]), storage.
+//! Not here: clocks and waiting (the driver), expressions ([`crate::expr`]), storage.
 
 mod admit;
 mod advance;
@@ -67,7 +67,7 @@ pub struct Run {
     interrupt: Interrupt,
 }
 
-/// Names one attempt of one step.
+/// Identifies one attempt of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     /// The step.
@@ -76,139 +76,139 @@ pub struct CallId {
     pub attempt: u32,
 }
 
-/// Names something that a run waits for.
+/// Identifies a timer of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimerId {
-    /// The end of the time that the whole run has.
+    /// The deadline of the run.
     Run,
-    /// The end of a step's rest or wait.
+    /// The end of a step's delay or wait.
     Step(NodeId),
-    /// The end of a rest between two attempts to take a step back.
+    /// The end of a delay between two rollback attempts.
     Rollback(NodeId),
-    /// The end of the time that one attempt of a step has, where no call says so by itself; and of
-    /// the time that a call is awaited after its run stopped.
+    /// The deadline of an attempt that is not a plain call, and of the wait for a call after its
+    /// run stopped.
     Attempt(CallId),
 }
 
-/// What happened. Time and chance come in here: the core has neither.
+/// An event. It carries the time and random bits, since the core has neither.
 #[derive(Debug)]
 pub struct Event {
     /// Milliseconds since 1970.
     pub at_ms: u64,
     /// Random bits, for jitter.
     pub entropy: u64,
-    /// What it was.
+    /// The kind of event.
     pub kind: EventKind,
 }
 
-/// What happened.
+/// The kinds of events.
 #[derive(Debug)]
 pub enum EventKind {
     /// The run begins.
     Start(Box<Started>),
     /// The run begins with values of an earlier one.
     Rerun {
-        /// What it is started with.
+        /// Its parameters.
         started: Box<Started>,
-        /// What it takes over.
+        /// The reused values.
         reused: Vec<ReusedStep>,
     },
     /// A call was answered.
     Answered {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// How.
+        /// The answer.
         answer: Answer,
     },
-    /// Whoever was called works on it under a name of its own, by which it can be found again.
+    /// The tool's source returned a handle of a running call, by which the call can be found again.
     HandleReceived {
-        /// Which call.
+        /// The call.
         call: CallId,
-        /// What it takes to find it, as whoever was called wants to hear it.
+        /// The handle, in the source's own format.
         handle: Value,
     },
-    /// Somebody answered a question.
+    /// A person answered a question.
     Decided {
-        /// Which one; an answer to an earlier question of the step says nothing about a later one.
+        /// The question; an answer to an earlier question of the step does not answer a later one.
         question: QuestionId,
-        /// Yes or no. Of a call in doubt: whether it did its work.
+        /// Yes or no. For a call in doubt: whether it did its work.
         granted: bool,
-        /// Who.
+        /// The person.
         by: Arc<str>,
-        /// What comes with it: the data of an approval, or what a call in doubt returned.
+        /// Data of the answer: of an approval, or the output of a call in doubt.
         data: Value,
     },
-    /// A composition that was made at run time is compiled and planned, or cannot be.
+    /// The composition of an `expand` step was compiled and planned, or could not be.
     Expanded {
         /// The step that asked.
         node: NodeId,
         /// The plan, or why there is none.
         outcome: Result<Arc<Plan>, Failure>,
     },
-    /// A person wants what was done to be taken back.
+    /// A rollback was requested.
     RollBack {
-        /// Who.
+        /// The requester.
         by: Arc<str>,
     },
-    /// The run was read from its journal, and nothing of it is under way.
+    /// The run was loaded from its journal; none of its calls is under way.
     Resumed,
-    /// The same, and the run is to end: that counts before anything of the way forward is worked out.
+    /// The same, and the run is to end, before any forward step is evaluated.
     ResumedToEnd {
-        /// Who wants it.
+        /// The requester.
         by: Arc<str>,
-        /// Whether what was done is to be taken back, too.
+        /// Whether to roll back too.
         roll_back: bool,
     },
-    /// The run was paused, or an evaluation that took too long was stopped: it goes on.
+    /// Continue after a pause, or after an evaluation that took too long was stopped.
     Proceed,
-    /// A time has come.
+    /// A timer fired.
     TimerFired(TimerId),
-    /// Somebody wants the run to end.
+    /// A cancellation was requested.
     Cancel {
-        /// Who.
+        /// The requester.
         by: Arc<str>,
     },
 }
 
-/// How a call was answered.
+/// The answer to a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// With a value.
     Value(Value),
     /// With a failure.
     Failure(Failure),
-    /// Not within its time.
+    /// The call timed out.
     TimedOut,
-    /// It was ended before it answered.
+    /// The call was aborted before it answered.
     Aborted,
-    /// It was ended before it was sent, so it has surely done nothing.
+    /// The call was aborted before it was sent, so it certainly did nothing.
     Unsent,
 }
 
-/// What to do. Each is done only after the turn's record is durable.
+/// An effect. The driver performs it only after the turn's record is durable.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Call a tool.
     Call(Call),
-    /// Ask a call that is under way to start nothing more, and go on listening: it may write, and
-    /// what it answers counts. One that has not been sent is not sent.
+    /// Ask a running call to start nothing more, and keep waiting for its answer: it may write, and
+    /// its answer counts. A call that was not sent yet is not sent.
     Settle(CallId),
-    /// End a call that is under way; its answer is awaited nevertheless.
+    /// Abort a running call; its answer is still expected.
     Abort(CallId),
     /// Ask a person.
     Ask(Question),
-    /// Compile and plan a composition that was made at run time.
+    /// Compile and plan the composition of an `expand` step.
     Expand {
         /// The step that asks.
         node: NodeId,
-        /// The composition, as it was made.
+        /// The composition, as an earlier step made it.
         document: Value,
     },
-    /// Say when a time has come.
+    /// Set a timer.
     SetTimer {
-        /// What to say.
+        /// The timer.
         timer: TimerId,
-        /// When, in milliseconds since 1970.
+        /// The time, in milliseconds since 1970.
         at_ms: u64,
     },
 }
@@ -216,78 +216,79 @@ pub enum Effect {
 /// A call to make.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its name.
+    /// Its id.
     pub id: CallId,
     /// The tool.
     pub tool: ToolId,
     /// Its arguments.
     pub args: Value,
-    /// How long it may take.
+    /// Its timeout.
     pub timeout_ms: Option<u64>,
-    /// The same for every attempt of the same work, never for any other.
+    /// The idempotency key: the same for every attempt of the same work, unique otherwise.
     pub key: Arc<str>,
-    /// The step, with the bodies and iterations around it.
+    /// The path of the step, with enclosing bodies and iterations.
     pub step: Arc<str>,
     /// Counts from one.
     pub attempt: u32,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// Whether calls that the tool's own code makes are allowed with it.
+    /// Whether the confirmation of this call covers the parts of a code tool.
     pub covers_parts: bool,
-    /// What it may overwrite.
+    /// The files that it may overwrite.
     pub overwrites: Overwrites,
-    /// What finds the call, when it was made before and its answer is still wanted: nothing is sent
-    /// again.
+    /// The handle of an earlier call whose answer is still expected: the driver resumes that call
+    /// and sends nothing new.
     pub resume_handle: Option<Value>,
 }
 
-/// What a call may overwrite. Whether a call asks is decided before it waits for its turn: what appears
-/// meanwhile must not be overwritten by a call that nobody was asked about.
+/// The files that a call may overwrite. Confirmation is decided before the call waits in a queue; a
+/// call without confirmation must not overwrite a file that appears meanwhile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Overwrites {
-    /// Everything: a person said yes to the call, or nobody has to.
+    /// All files: a person confirmed the call, or it needs no confirmation.
     #[default]
     Everything,
-    /// What these patterns cover, and nothing else: nobody was asked.
+    /// Only files that match these patterns: the call was not confirmed.
     Only(Vec<Arc<str>>),
 }
 
 impl Overwrites {
-    /// Everything if the call is allowed, nothing if nobody was asked about it.
+    /// All files if the call is allowed, none if it was not confirmed.
     pub fn if_allowed(is_allowed: bool) -> Overwrites {
         if is_allowed { Overwrites::Everything } else { Overwrites::Only(Vec::new()) }
     }
 }
 
-/// What a call is for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The step's own work.
     Work,
-    /// Taking the step back.
+    /// The rollback of the step.
     Rollback,
-    /// Finding out whether a call in doubt did its work.
+    /// To resolve the outcome of a call in doubt.
     Probe,
 }
 
-/// Names a question to a person.
+/// Identifies a question to a person.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
 )]
 pub struct QuestionId {
     /// The step that asks.
     pub node: NodeId,
-    /// The number of the entry with which it asked.
+    /// The number of the entry that asked.
     pub seq: u64,
 }
 
 impl QuestionId {
-    /// A question that a call asks by itself: no entry of the journal asks it, and none answers it.
+    /// A question that a tool asks during its call: the journal records neither the question nor
+    /// the answer.
     pub fn of_call(node: NodeId) -> QuestionId {
         QuestionId { node, seq: u64::MAX }
     }
 
-    /// Whether the journal has an entry with the question, and gets one with its answer.
+    /// Whether the journal records the question and its answer.
     pub fn is_in_journal(self) -> bool {
         self.seq != u64::MAX
     }
@@ -296,94 +297,95 @@ impl QuestionId {
 /// A question to a person.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// Its name.
+    /// Its id.
     pub id: QuestionId,
-    /// The step, with the bodies and iterations around it.
+    /// The path of the step, with enclosing bodies and iterations.
     pub step: Arc<str>,
-    /// What is asked.
+    /// The question.
     pub kind: QuestionKind,
 }
 
-/// A call that would take a step back, once there may be nobody to ask about it.
+/// The rollback call of a step, which is confirmed in advance because no person may be there later.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RollbackCall {
     /// The tool.
     pub tool: ToolId,
-    /// What it would be called with, as it is written.
+    /// Its arguments, as written.
     pub args: Value,
-    /// What that does to the world.
+    /// Its effect.
     pub effect: Impact,
 }
 
-/// What is asked.
+/// The kinds of questions.
 #[derive(Clone, Debug)]
 pub enum QuestionKind {
-    /// Whether an atomic composition may run: one yes for all that it calls.
+    /// Whether an atomic composition may run: one answer for all its calls.
     Run {
         /// Its name.
         composition: Arc<str>,
-        /// What it would run with.
+        /// Its input.
         input: Value,
-        /// What it may call.
+        /// The tools that it may call.
         calls: Vec<DeclaredCall>,
     },
     /// Whether a tool may be called.
     Call {
         /// The tool.
         tool: ToolId,
-        /// What it would be called with.
+        /// Its arguments.
         args: Value,
-        /// What that does to the world.
+        /// Its effect.
         effect: Impact,
-        /// Whether that can be taken back.
+        /// Whether it can be rolled back.
         can_roll_back: bool,
-        /// What it may call in turn: its own code, or the steps of an atomic composition.
+        /// Tools that it may call in turn: the parts of a code tool, or the steps of an atomic
+        /// composition.
         parts: Vec<DeclaredCall>,
-        /// What would take it back, where that is asked for too.
+        /// Its rollback call, if that needs confirmation too.
         rollback: Option<RollbackCall>,
     },
-    /// What an `approve` step wants to know.
+    /// The question of an `approve` step.
     Approval {
-        /// Its words.
+        /// Its text.
         message: Arc<str>,
-        /// What data belongs to a yes.
+        /// The schema of the answer's data.
         schema: Option<Arc<Schema>>,
     },
-    /// Whether a call that was never answered did its work.
+    /// Whether an unanswered call did its work.
     Doubt {
         /// The tool.
         tool: ToolId,
-        /// What it was called with.
+        /// Its arguments.
         args: Value,
-        /// Why nobody knows.
+        /// Why the outcome is unknown.
         message: Arc<str>,
     },
 }
 
-/// A journal that no run can have written.
+/// The error of a journal that no run can have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("entry {seq} of the journal does not follow from those before it")]
 pub struct ReplayError {
-    /// The first entry that does not fit.
+    /// The first invalid entry.
     pub seq: u64,
 }
 
-/// One answer of the machine.
+/// The answer of the run to one event.
 #[derive(Debug, Default)]
 pub struct Turn {
-    /// To be written down first.
+    /// Entries to store first.
     pub record: Vec<Entry>,
-    /// To be done then.
+    /// Effects to perform then.
     pub perform: Vec<Effect>,
 }
 
 impl Run {
-    /// A run that has not begun.
+    /// A run that has not started.
     pub fn new(plan: Arc<Plan>, limits: Arc<Limits>) -> Run {
         Run { state: RunState::new(plan), limits, interrupt: Interrupt::default() }
     }
 
-    /// The run that wrote this journal. A journal that no run can have written is refused.
+    /// Replays a journal. A journal that no run can have written is rejected.
     pub fn replay(
         plan: Arc<Plan>,
         limits: Arc<Limits>,
@@ -396,21 +398,21 @@ impl Run {
         Ok(run)
     }
 
-    /// Hides texts that nobody may see, though no composition says so of them: of this run they are not
-    /// written down either.
+    /// Redacts texts that no composition marks as sensitive: entries and views of this run do not
+    /// contain them.
     pub fn redact_texts(&mut self, texts: impl IntoIterator<Item = String>) {
         self.state.add_secret_texts(texts.into_iter().collect());
     }
 
-    /// Takes in what happened, and says what to write down and what to do.
+    /// Handles an event: returns the entries to store and the effects to perform.
     pub fn handle(&mut self, event: Event) -> Turn {
         let mut turn = Turn::default();
         self.handle_into(event, &mut turn);
         turn
     }
 
-    /// The same in a turn with what happened before it: everything is written before anything of it
-    /// is done.
+    /// The same, added to a turn with earlier events: all entries are stored before any effect is
+    /// performed.
     pub fn handle_into(&mut self, event: Event, turn: &mut Turn) {
         let mut builder = advance::TurnBuilder {
             state: &mut self.state,
@@ -420,7 +422,7 @@ impl Run {
             ends_on_resume: false,
             turn: std::mem::take(turn),
         };
-        // A rollback cannot be cancelled: only its budgets end what it evaluates.
+        // A rollback cannot be cancelled: only budgets end its evaluations.
         let is_rolling_back = builder.state.is_rolling_back();
         let interrupt = if is_rolling_back { Interrupt::default() } else { self.interrupt.clone() };
         budget::interruptible(&interrupt, || builder.handle(event.kind));
@@ -432,37 +434,37 @@ impl Run {
         self.interrupt.clone()
     }
 
-    /// How the run stands.
+    /// The status of the run.
     pub fn status(&self) -> RunStatus {
         if self.is_waiting() { RunStatus::Waiting } else { self.state.status }
     }
 
-    /// Whether nothing happens until a person answers.
+    /// Whether the run waits for a person.
     pub fn is_waiting(&self) -> bool {
         self.state.is_waiting()
     }
 
-    /// The request that it belongs to; empty before it begins.
+    /// The id of its request; empty before it starts.
     pub fn request_id(&self) -> &str {
         self.state.started.as_ref().map_or("", |started| &started.request_id)
     }
 
-    /// Its own id; empty before it begins.
+    /// Its own id; empty before it starts.
     pub fn run_id(&self) -> &str {
         self.state.started.as_ref().map_or("", |started| &started.run_id)
     }
 
-    /// Who began it, where somebody came in to do so.
+    /// The caller, if the run was started through a surface.
     pub fn caller(&self) -> Option<&Caller> {
         self.state.started.as_ref()?.caller.as_ref()
     }
 
-    /// The trace that it is told of in, if it is.
+    /// Its trace, if it has one.
     pub fn trace(&self) -> Option<&TraceContext> {
         self.state.started.as_ref()?.trace.as_ref()
     }
 
-    /// When it began, in milliseconds since 1970.
+    /// Its start, in milliseconds since 1970.
     pub fn started_ms(&self) -> u64 {
         self.state.started_ms
     }
@@ -472,29 +474,29 @@ impl Run {
         &self.state.plan.composition.name
     }
 
-    /// What the run was given: its input, and what its caller brought.
+    /// The input and the caller's context.
     pub fn input_and_context(&self) -> (&Value, &Value) {
         const NOTHING: &Value = &Value::Null;
         let started = self.state.started.as_ref();
         started.map_or((NOTHING, NOTHING), |started| (&started.input, &started.context))
     }
 
-    /// The questions that stand.
+    /// The open questions.
     pub fn questions(&self) -> Vec<Question> {
         view::questions(&self.state).collect()
     }
 
-    /// How many entries it has recorded.
+    /// The number of its entries.
     pub fn entry_count(&self) -> u64 {
         self.state.seq
     }
 
-    /// Whether it may have values that are not written down.
+    /// Whether it may have values that are not stored.
     pub fn has_sensitive(&self) -> bool {
         self.state.has_sensitive
     }
 
-    /// Whether a question still stands.
+    /// Whether a question is still open.
     pub fn has_open_question(&self, question: QuestionId) -> bool {
         let stands = match question.node {
             NodeId::RUN => self.state.consent_question(),
@@ -503,49 +505,49 @@ impl Run {
         stands.is_some_and(|stands| stands.id == question)
     }
 
-    /// Entries of this run as they may be written down: without what is sensitive.
+    /// Entries of this run in the form for storage, with sensitive values redacted.
     pub fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
         self.state.redacted(entries)
     }
 
-    /// A value without the texts that must not be written down.
+    /// A value with sensitive texts redacted.
     pub fn redact_value(&self, value: &Value) -> Value {
         self.state.redact_value(value)
     }
 
-    /// Who decided what in the journal of this run, and what it was.
+    /// The decisions in the journal of this run.
     pub fn decisions(&self, journal: &[Entry]) -> Vec<DecisionView> {
         view::decisions(&self.state, journal)
     }
 
-    /// Every attempt that the journal of this run tells of.
+    /// All attempts in the journal of this run.
     pub fn attempts(&self, journal: &[Entry]) -> Vec<AttemptView> {
         attempts::attempts(&self.state, |node, candidate| self.tool_name(node, candidate), journal)
     }
 
-    /// How a fact leaves its step, if it settles one. Every text and event takes it from here: a call
-    /// that may have done its work is in doubt, and never cancelled.
+    /// The status of a step after a fact that settles it. All texts and events use it: a call that
+    /// may have done its work is in doubt, never cancelled.
     pub fn settled_status(&self, fact: &Fact) -> Option<StepStatus> {
         self.state.settled_status(fact)
     }
 
-    /// The keys of the calls that were announced and are not answered.
+    /// The keys of recorded calls without an answer.
     pub fn open_call_keys(&self) -> Vec<Arc<str>> {
         self.state.open_call_keys()
     }
 
-    /// Whether nothing more happens.
+    /// Whether the run is finished.
     pub fn is_finished(&self) -> bool {
         !matches!(self.state.status, RunStatus::Pending | RunStatus::Running)
     }
 
-    /// The run as every surface shows it.
+    /// The view that every surface publishes.
     pub fn view(&self) -> RunView {
         view::run_view(&self.state)
     }
 
-    /// The tool that a step calls, or the word for what it does. Candidate 0 is the tool itself,
-    /// n the n-th fallback.
+    /// The tool that a step calls, or its keyword. Candidate 0 is the tool itself, n the n-th
+    /// fallback.
     pub fn tool_name(&self, node: NodeId, candidate: u16) -> String {
         let step = self.state.step(node);
         match &step.kind {
@@ -577,7 +579,7 @@ impl Run {
         call.tool.as_ref()
     }
 
-    /// What a step's tool is called with as it is written, before names have values.
+    /// The arguments of a step's tool as written, before evaluation.
     pub fn args_template(&self, node: NodeId, candidate: u16) -> Value {
         let step = self.state.step(node);
         match &step.kind {
@@ -588,12 +590,12 @@ impl Run {
         }
     }
 
-    /// The step whose body this one is in.
+    /// The step whose body contains this one.
     pub fn parent_step(&self, node: NodeId) -> Option<NodeId> {
         self.state.frame(node.frame).parent
     }
 
-    /// The step's id with the bodies and iterations around it.
+    /// The step's path, with enclosing bodies and iterations.
     pub fn path(&self, node: NodeId) -> Arc<str> {
         self.state.path(node)
     }

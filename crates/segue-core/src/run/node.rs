@@ -1,4 +1,4 @@
-//! The states of a step, as a table. What it does not list cannot happen.
+//! The states of a step, as a transition table. A transition that it does not list is illegal.
 
 use std::sync::Arc;
 
@@ -8,39 +8,39 @@ use crate::diagnostic::Code;
 use crate::value::Value;
 use crate::view::StepStatus;
 
-/// How a step of a run stands.
+/// The state of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) enum NodeState {
-    /// Waits for its needs, or for its turn.
+    /// Waits for its needs, or for a slot.
     #[default]
     Pending,
-    /// Waits for somebody's yes.
+    /// Waits for confirmation.
     AwaitingConfirmation { candidate: u16 },
-    /// Has the yes, and waits for its turn.
+    /// Confirmed; waits for a slot.
     Confirmed { candidate: u16 },
     /// A call is under way.
     Calling { candidate: u16 },
     /// An attempt failed; the next one begins later.
     Backoff { candidate: u16 },
-    /// Has rested, and waits for its turn.
+    /// Its delay is over; waits for a slot.
     RetryReady { candidate: u16 },
-    /// All attempts of a tool failed; the next fallback waits for its turn.
+    /// All attempts of a tool failed; the next fallback waits for a slot.
     FallbackReady { next: u16 },
-    /// Nobody knows whether its call did its work; the probe is asked.
+    /// The outcome of its call is unknown; the probe is called.
     Probing { candidate: u16 },
-    /// Nobody knows whether its call did its work; a person is asked.
+    /// The outcome of its call is unknown; a person is asked.
     InDoubt { candidate: u16 },
-    /// Waits for a time.
+    /// Waits until a time.
     Sleeping,
-    /// Waits until the composition that it was given is checked.
+    /// Waits for the compilation of its composition.
     Expanding,
-    /// Rests between two rounds.
+    /// Waits between two rounds.
     BetweenRounds,
     /// Its bodies, or the composition that it calls, are under way.
     Open { candidate: u16 },
-    /// Has its value.
+    /// Succeeded.
     Done { output: Value },
-    /// Failed, and has the value that its author had ready.
+    /// Failed, with a default value.
     Tolerated { output: Value, failure: Arc<Failure> },
     /// Failed for good.
     Failed { failure: Arc<Failure> },
@@ -48,24 +48,24 @@ pub(super) enum NodeState {
     Skipped { reason: Arc<str>, by_failure: bool },
     /// Was stopped.
     Cancelled { in_doubt: bool },
-    /// Is being taken back; remembers what it returned and how it stood.
+    /// Being rolled back; remembers its value and its earlier state.
     RollingBack { before: StateBeforeRollback },
-    /// An attempt to take it back failed; the next one begins later.
+    /// A rollback attempt failed; the next one begins later.
     RollbackBackoff { before: StateBeforeRollback },
-    /// Was taken back.
+    /// Rolled back.
     RolledBack { before: StateBeforeRollback },
-    /// Could not be taken back.
+    /// Could not be rolled back.
     RollbackFailed { before: StateBeforeRollback, failure: Arc<Failure> },
 }
 
-/// What a step was before it was taken back.
+/// The state of a step before its rollback.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StateBeforeRollback {
     output: Option<Value>,
     failure: Option<Arc<Failure>>,
 }
 
-/// A fact that does not fit the state of its step.
+/// A fact that is illegal in the state of its step.
 #[derive(Debug)]
 pub(super) struct IllegalFact;
 
@@ -174,14 +174,14 @@ impl NodeState {
         })
     }
 
-    /// Whether it waits to begin or is under way, apart from resting between two attempts.
+    /// Whether it waits to start or runs, apart from delays between attempts.
     fn may_fail(&self) -> bool {
         !self.is_settled() && !matches!(self, NodeState::Backoff { .. })
     }
 
-    /// Whether it did something, or may have done something, that could be taken back.
+    /// Whether it has, or may have, side effects that can be rolled back.
     fn can_be_rolled_back(&self) -> bool {
-        // What could not be taken back may be tried again when a person asks for it.
+        // A failed rollback may be repeated when a person requests it.
         let again = matches!(
             self,
             NodeState::RollingBack { .. }
@@ -191,7 +191,7 @@ impl NodeState {
         again || self.has_acted()
     }
 
-    /// Whether it is settled and did something, or may have done something.
+    /// Whether it is settled and has, or may have, side effects.
     pub(super) fn has_acted(&self) -> bool {
         match self {
             NodeState::Done { .. } => true,
@@ -203,7 +203,7 @@ impl NodeState {
         }
     }
 
-    /// Whether something goes on by itself, so that the run does not wait for a person here.
+    /// Whether it progresses without a person.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self,
@@ -221,7 +221,7 @@ impl NodeState {
         )
     }
 
-    /// Whether a person is asked.
+    /// Whether it waits for a person.
     pub(super) fn awaits_person(&self) -> bool {
         matches!(self, NodeState::AwaitingConfirmation { .. } | NodeState::InDoubt { .. })
     }
@@ -237,9 +237,10 @@ impl NodeState {
             NodeState::Failed { failure } => {
                 StateBeforeRollback { output: None, failure: Some(failure) }
             }
-            // Taken back or not, nobody knows what it did: that stays in the result.
+            // The outcome stays unknown after a rollback, so the result keeps it.
             NodeState::Cancelled { in_doubt: true } => {
-                let failure = Failure::permanent(Code::InDoubt, "it was ended before it answered");
+                let failure =
+                    Failure::permanent(Code::InDoubt, "it was aborted before it answered");
                 let failure = Arc::new(Failure { in_doubt: true, ..failure });
                 StateBeforeRollback { output: None, failure: Some(failure) }
             }
@@ -250,7 +251,7 @@ impl NodeState {
         }
     }
 
-    /// Whether nothing more happens to it.
+    /// Whether it is settled.
     pub(super) fn is_settled(&self) -> bool {
         matches!(
             self,
@@ -266,7 +267,7 @@ impl NodeState {
         )
     }
 
-    /// Its value, when it has one.
+    /// Its value, if it has one.
     pub(super) fn output(&self) -> Option<&Value> {
         match self {
             NodeState::Done { output } | NodeState::Tolerated { output, .. } => Some(output),
@@ -278,7 +279,7 @@ impl NodeState {
         }
     }
 
-    /// How it failed.
+    /// Its failure, if it has one.
     pub(super) fn failure(&self) -> Option<&Arc<Failure>> {
         match self {
             NodeState::Failed { failure } | NodeState::Tolerated { failure, .. } => Some(failure),
@@ -290,7 +291,7 @@ impl NodeState {
         }
     }
 
-    /// Its word.
+    /// Its published status.
     pub(super) fn status(&self) -> StepStatus {
         match self {
             NodeState::Pending => StepStatus::Pending,
@@ -320,18 +321,18 @@ impl NodeState {
     }
 }
 
-/// What a step is that failed for good: in doubt where its call may have done its work.
+/// The status of a failed step: in doubt if its call may have done its work.
 fn failed_status(failure: &Failure) -> StepStatus {
     if failure.in_doubt { StepStatus::InDoubt } else { StepStatus::Failed }
 }
 
-/// What a step is that was ended: in doubt where its call may have done its work.
+/// The status of a cancelled step: in doubt if its call may have done its work.
 fn cancelled_status(in_doubt: bool) -> StepStatus {
     if in_doubt { StepStatus::InDoubt } else { StepStatus::Cancelled }
 }
 
 impl RunState {
-    /// How a step stands. One that was stopped is in doubt when something inside it is.
+    /// The status of a step. A stopped one is in doubt if a step inside it is.
     pub(super) fn status_of(&self, node: NodeId) -> StepStatus {
         let record = self.step_state(node);
         match &record.node {
@@ -342,7 +343,7 @@ impl RunState {
         }
     }
 
-    /// How a fact leaves its step, if it settles one.
+    /// The status of a step after a fact that settles it.
     pub(super) fn settled_status(&self, fact: &Fact) -> Option<StepStatus> {
         Some(match fact {
             Fact::Succeeded { .. } | Fact::Reused { .. } => StepStatus::Success,

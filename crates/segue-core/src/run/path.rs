@@ -1,4 +1,4 @@
-//! What a step is called, and what can be told of it from its place in the run.
+//! Paths and keys of steps, and properties that follow from a step's place in the run.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use super::state::{RunState, index};
 use crate::composition::{ResolvedRollback, StepKind, WaitFor};
 use crate::value::Value;
 
-/// Room for what a key has after the run's id; longer ones grow.
+/// Capacity for the part of a key after the run's id; longer keys grow.
 const KEY_BYTES: usize = 64;
 
 impl RunState {
-    /// The step's id with the bodies and iterations around it: `each[2]/parse`. A later visit of
-    /// a program's step says which it is: `poll#2`.
+    /// The step's path, with enclosing bodies and iterations: `each[2]/parse`. A later visit of a
+    /// program's step has a number: `poll#2`.
     pub(super) fn path(&self, node: NodeId) -> Arc<str> {
         let id = &self.step(node).id;
         let again = self.step_state(node).visit;
@@ -38,9 +38,9 @@ impl RunState {
         }
     }
 
-    /// What tells the work of a step from all other work: the run, the step's path with the rounds
-    /// and attempts around it that a path does not show, and the fallback at hand. Written in one
-    /// go, for every call has one.
+    /// The idempotency key of a step's work: the run, the step's path with enclosing rounds and
+    /// attempts that a path does not show, and the current fallback. Built in one allocation,
+    /// because every call has one.
     pub(super) fn call_key(&self, node: NodeId, purpose: Purpose) -> Arc<str> {
         let run = self.started.as_ref().map_or("", |started| &*started.run_id);
         let mut key = String::with_capacity(run.len() + KEY_BYTES);
@@ -49,14 +49,14 @@ impl RunState {
         self.write_key(&mut key, node);
         key.push_str(match purpose {
             Purpose::Work => "",
-            // Other keys than the step's own: it is other work.
+            // Rollbacks and probes have keys of their own: they are other work.
             Purpose::Rollback => "/undo",
             Purpose::Probe => "/probe",
         });
         key.into()
     }
 
-    /// The keys of the calls that were announced and are not answered.
+    /// The keys of recorded calls without an answer.
     pub(super) fn open_call_keys(&self) -> Vec<Arc<str>> {
         let nodes = (0..index(self.frames.len())).flat_map(|frame| self.nodes_of(frame));
         let open = nodes.filter_map(|node| {
@@ -89,7 +89,7 @@ impl RunState {
         }
     }
 
-    /// What takes a step back: of the tool that was tried last.
+    /// The rollback of a step, for the tool that was tried last.
     pub(super) fn resolved_rollback(&self, node: NodeId) -> &ResolvedRollback {
         let step = self.step(node);
         match self.step_state(node).candidate {
@@ -111,7 +111,7 @@ impl RunState {
         })
     }
 
-    /// Whether nobody knows if a call below, that failed or was ended, did its work.
+    /// Whether the outcome of a failed or aborted call below is unknown.
     pub(super) fn has_doubt(&self, frame: u32) -> bool {
         self.frame(frame).nodes.iter().any(|record| {
             let doubt = match &record.node {
@@ -125,8 +125,8 @@ impl RunState {
         })
     }
 
-    /// The bodies that a step's outcome comes from: of a race that was won, the winner's; of several
-    /// attempts at a composition, the last one's, unless a call followed.
+    /// The frames that decide a step's outcome: the winner of a race; the last of several attempts
+    /// of a composition, unless a call followed.
     pub(super) fn outcome_frames(&self, node: NodeId) -> &[u32] {
         let record = self.step_state(node);
         match &self.step(node).kind {

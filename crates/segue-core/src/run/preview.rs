@@ -1,4 +1,4 @@
-//! What a run would do, without doing it.
+//! A dry run without calls: what a run would do.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::view::{EffectView, RunStatus, RunView, StepStatus, StepView};
 use super::journal::Started;
 use super::redact::redact_preview;
 
-/// Resolves all that is known before anything runs: each step's arguments as far as the input
-/// decides them; what depends on an earlier step stays as it was written.
+/// Evaluates everything that is known before a run: each step's arguments as far as the input
+/// determines them. Parts that depend on an earlier step stay as written.
 pub fn dry_run(plan: &Plan, started: &Started, limits: &Limits) -> RunView {
     let scope = PreviewScope { input: &started.input, context: &started.context };
     let mut view = RunView {
@@ -74,7 +74,7 @@ fn step_view(step: &Step, id: Arc<str>, scope: &PreviewScope<'_>, limits: &Limit
     }
 }
 
-/// The value of each part that can be known; the rest as it was written.
+/// The value of each part that is known; other parts as written.
 fn resolve(template: &Template, scope: &PreviewScope<'_>, limits: &Limits) -> Value {
     if let Ok(value) = template.eval(scope, limits) {
         return value;
@@ -90,7 +90,7 @@ fn resolve(template: &Template, scope: &PreviewScope<'_>, limits: &Limits) -> Va
     }
 }
 
-/// What is known before a run begins.
+/// The names that are known before a run starts.
 struct PreviewScope<'a> {
     input: &'a Value,
     context: &'a Value,

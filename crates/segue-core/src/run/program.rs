@@ -1,4 +1,4 @@
-//! The flow of a chain: one cursor that goes through the steps and may jump.
+//! The flow of a program: one step at a time, with jumps.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::composition::{Next, Target};
 use crate::diagnostic::Code;
 
 impl TurnBuilder<'_> {
-    /// Moves the cursor of a program; false when there is none, or when it is at the end.
+    /// Moves a program to its next step; false if there is none.
     pub(super) fn advance_program(&mut self, frame: u32) -> bool {
         let Some(position) = self.next_position(frame) else { return false };
         if let Some(failure) = self.visit_limit_failure(frame, position) {
@@ -20,7 +20,7 @@ impl TurnBuilder<'_> {
         true
     }
 
-    /// The step that a program goes on with.
+    /// The next step of a program.
     fn next_position(&self, frame: u32) -> Option<u32> {
         let here = self.state.frame(frame);
         let visits = here.visits.as_ref()?;
@@ -58,7 +58,7 @@ impl TurnBuilder<'_> {
             return None;
         };
         let mut failure = Failure::permanent(Code::LoopLimit, message);
-        failure.hint = Some("the jumps of a chain must come to an end".into());
+        failure.hint = Some("make sure that the jumps of the chain end".into());
         Some(failure)
     }
 }

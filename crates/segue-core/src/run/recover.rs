@@ -1,4 +1,5 @@
-//! A run that was interrupted goes on: what was under way is asked for again.
+//! Recovery: an interrupted run continues, and interrupted calls are repeated, resumed or put in
+//! doubt.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::plan::PinnedTools;
 use crate::view::RunStatus;
 
 impl Run {
-    /// When a run that waits for a person goes on by itself: the first time that is over then. Takes the
-    /// run, because this asks it for all that it would do.
+    /// When a run that waits for a person continues by itself: its first timer. Consumes the run,
+    /// because it handles a resume to find out.
     pub fn next_timer_ms(mut self, at_ms: u64) -> Option<u64> {
         let turn = self.handle(Event { at_ms, entropy: 0, kind: EventKind::Resumed });
         let times = turn.perform.iter().filter_map(|effect| match effect {
@@ -24,15 +25,15 @@ impl Run {
         times.min()
     }
 
-    /// The tools that the run may call when these things happen to it. One that ends calls nothing, but
-    /// for what takes steps back where that follows.
-    pub fn callable_tools(&self, wishes: &[EventKind]) -> PinnedTools {
+    /// The tools that the run may call when it handles these events. A run that ends calls only
+    /// rollback tools, if a rollback follows.
+    pub fn callable_tools(&self, events: &[EventKind]) -> PinnedTools {
         let root = self.state.activation_of(0);
         let plan = self.state.plan_of(0);
-        let wanted = |is_it: fn(&EventKind) -> bool| wishes.iter().any(is_it);
-        if root.rollback.is_some() || wanted(|wish| matches!(wish, EventKind::RollBack { .. })) {
+        let wanted = |is_it: fn(&EventKind) -> bool| events.iter().any(is_it);
+        if root.rollback.is_some() || wanted(|event| matches!(event, EventKind::RollBack { .. })) {
             plan.rollback_tools()
-        } else if !wanted(|wish| matches!(wish, EventKind::Cancel { .. })) {
+        } else if !wanted(|event| matches!(event, EventKind::Cancel { .. })) {
             plan.callable_tools()
         } else if root.strategy == Strategy::Rollback || plan.may_roll_back() {
             plan.rollback_tools()
@@ -43,14 +44,14 @@ impl Run {
 }
 
 impl TurnBuilder<'_> {
-    /// The run was read from its journal, and is to end. It stops before anything of it is worked out:
-    /// that may be what ended the engine before.
+    /// The run was loaded from its journal, and is to end. It stops before any expression is
+    /// evaluated, since one may have stopped the engine before.
     pub(super) fn resume_to_end(&mut self, by: Arc<str>, rolls_back: bool) {
         self.ends_on_resume = true;
         if rolls_back {
             self.request_rollback(by);
         } else if self.run_deadline().is_some_and(|deadline| deadline <= self.at_ms) {
-            // What was to happen while nobody was there happened before.
+            // A timeout that passed while the engine was down applies first.
             self.run_timed_out();
         } else {
             self.cancel(by);
@@ -58,14 +59,14 @@ impl TurnBuilder<'_> {
         self.resume_run();
     }
 
-    /// The run was read from its journal by an engine that knows nothing of it yet.
+    /// The run was loaded from its journal by a new engine.
     pub(super) fn resume_run(&mut self) {
         if self.state.status != RunStatus::Running {
             return;
         }
         self.set_run_timer();
         self.ask_consent_again();
-        // Only what there was: what begins from here on needs no second asking.
+        // Only existing frames: later ones need no recovery.
         let frames = self.state.frames.len();
         for frame in 0..u32::try_from(frames).expect("a run has far fewer than 2^32 frames") {
             for node in self.state.nodes_of(frame) {
@@ -115,8 +116,8 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Whether a call can be found again, and whether anybody still wants its answer. A run that is
-    /// to end is not kept by one: its tools need not be there.
+    /// Whether a call can be resumed by its handle, and its answer is still needed. A run that is
+    /// to end does not wait for one: its tools may be unavailable.
     fn should_resume_call(&self, node: NodeId) -> bool {
         let is_wanted = !self.state.is_stopped(node)
             || !self.ends_on_resume && !self.state.calls_read_only_tool(node);
@@ -125,7 +126,7 @@ impl TurnBuilder<'_> {
 
     fn rearm_timer(&mut self, node: NodeId) {
         let record = self.state.step_state(node);
-        // A clock that was set back must not make the rest longer than it was meant to be.
+        // A clock that was set back must not extend the delay.
         let at_ms = record.wake_ms.min(self.at_ms.saturating_add(record.backoff_ms));
         let timer = match record.node {
             NodeState::RollbackBackoff { .. } => TimerId::Rollback(node),
@@ -134,12 +135,12 @@ impl TurnBuilder<'_> {
         self.turn.perform.push(Effect::SetTimer { timer, at_ms });
     }
 
-    /// The engine stopped while a step was being taken back. Where the undo was looked for, there is a
-    /// reason why it was not found.
+    /// The engine stopped during a rollback call. `unfound` says why its recovery failed, if that
+    /// was tried.
     pub(super) fn rollback_call_lost(&mut self, node: NodeId, unfound: Option<&str>) {
         let ResolvedRollback::Call(call) = self.state.resolved_rollback(node) else { return };
         if tool_spec(call).composition.is_some() {
-            // Its steps are asked for again one by one.
+            // Its steps are recovered one by one.
             return self.set_rollback_timer(node);
         }
         let args = self.state.step_state(node).rollback_args.clone();
@@ -147,9 +148,9 @@ impl TurnBuilder<'_> {
         if tool_spec(call).is_repeatable() && forgotten.is_none() {
             return self.call_rollback(node, args);
         }
-        let mut message = "the engine stopped before the undo had answered".to_owned();
+        let mut message = "the engine stopped before the rollback had answered".to_owned();
         if let Some(forgotten) = forgotten {
-            message = format!("{message}, and to call it again {}", forgotten.message);
+            message = format!("{message}, and it cannot be called again: {}", forgotten.message);
         }
         let mut failure = Failure::permanent(Code::InDoubt, lost_message(message, unfound));
         failure.in_doubt = true;
@@ -163,7 +164,7 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// Whose word it is when a person asks for what was done to be taken back.
+/// The cause of a rollback that a person requested.
 pub(super) fn rollback_requested(by: &Arc<str>) -> Failure {
-    Failure::permanent(Code::Cancelled, format!("{by} asked for it to be taken back"))
+    Failure::permanent(Code::Cancelled, format!("{by} requested a rollback"))
 }

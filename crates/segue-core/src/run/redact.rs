@@ -1,9 +1,9 @@
-//! What must never be written down, by the author's word: `sensitive` points at it in what a step is
-//! given and in what it returns, and the schema of the input says so of what a composition is given.
+//! Redaction of sensitive values: `sensitive` of a step points into its arguments and its output,
+//! and the input schema marks inputs of a composition.
 //!
-//! The run itself needs the values, so they are in its state while it is under way. They are left out
-//! of every entry that is written and of every view, wherever else they have got to meanwhile. A run
-//! that is read from its journal does not have them any more, and says so where one is needed.
+//! The run needs the values, so its state holds them while it runs. Every stored entry and every
+//! view is redacted, wherever else the values went. A run that is loaded from its journal no longer
+//! has them, and reports it where one is needed.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -21,29 +21,29 @@ use crate::secret::SecretFinder;
 use crate::value::{Map, SENSITIVE, Shared, Value};
 use crate::view::RunView;
 
-/// What stands in the place of a sensitive value in a recorded run, which is told again with it: no run is told that it was forgotten.
+/// The replacement of a sensitive value in recorded tests, where a replay must not treat it as a redacted value.
 pub const REDACTED: &str = "redacted";
 
-/// What to do about a value that was not kept.
+/// The hint for a redacted value.
 pub(super) const FORGOTTEN_HINT: &str = "run it again from the step that gives the value";
 
-/// Shorter texts stand everywhere; they are left out where they are pointed at, and only there.
+/// Shorter texts occur everywhere, so they are redacted only where a pointer marks them.
 const TEXT_BYTES_MIN: usize = 4;
 
-/// Values that must not be written down.
+/// Sensitive values.
 #[derive(Debug, Default)]
 pub(super) struct SecretValues {
     texts: BTreeSet<Arc<str>>,
-    /// The same, in every form in which they may come back.
+    /// The same, in every encoding in which they may return.
     finder: SecretFinder,
-    /// Numbers, as they are written.
+    /// Numbers, as text.
     numbers: BTreeSet<String>,
-    /// The size of both.
+    /// The total size of both.
     bytes: usize,
 }
 
 impl SecretValues {
-    /// Remembers what is pointed at.
+    /// Learns the values that the pointers mark.
     pub(super) fn learn(&mut self, pointers: &[Arc<str>], value: &Value) {
         let mut texts = Vec::new();
         for pointer in pointers {
@@ -54,7 +54,7 @@ impl SecretValues {
         self.finder.add_all(texts);
     }
 
-    /// Remembers numbers, and tells of texts that are new.
+    /// Learns numbers, and returns texts that are new.
     fn learn_all(&mut self, value: &Value, texts: &mut Vec<Arc<str>>) {
         match value {
             Value::String(text) if text.len() >= TEXT_BYTES_MIN && &**text != SENSITIVE => {
@@ -75,7 +75,7 @@ impl SecretValues {
         }
     }
 
-    /// Whether what is pointed at may be remembered too; the error says why not.
+    /// Whether the limits allow the marked values too; the error says why not.
     pub(super) fn room_for(
         &self,
         pointers: &[Arc<str>],
@@ -109,7 +109,7 @@ impl SecretValues {
         is_new
     }
 
-    /// A text without what must not be written down; nothing when there is nothing of it.
+    /// The redacted text; `None` if it contains nothing sensitive.
     pub(super) fn text(&self, text: &str) -> Option<String> {
         let clean = self.finder.replace(text, SENSITIVE);
         if self.numbers.is_empty() {
@@ -118,12 +118,12 @@ impl SecretValues {
         without_numbers(clean.as_deref().unwrap_or(text), &self.numbers).or(clean)
     }
 
-    /// The same for every text of a value, and for every number.
+    /// Redacts every text and number of a value.
     pub(super) fn value(&self, value: &Value) -> Value {
         self.value_with(value, &Value::from(SENSITIVE))
     }
 
-    /// The same with something else in the place of numbers.
+    /// The same with another replacement for numbers.
     fn value_with(&self, value: &Value, number: &Value) -> Value {
         if self.texts.is_empty() && self.numbers.is_empty() {
             return value.clone();
@@ -155,14 +155,14 @@ impl SecretValues {
 }
 
 impl RunState {
-    /// A value without what must not be written down, to tell the run again with.
+    /// A redacted value for a recorded test.
     pub(super) fn redact_value(&self, value: &Value) -> Value {
         let clean = self.sensitive.value_with(value, &Value::from(0));
         let mark = |text: &str| text.contains(SENSITIVE).then(|| text.replace(SENSITIVE, REDACTED));
         clean.map_texts(&mark).unwrap_or(clean)
     }
 
-    /// What may be written of a value that a step was given or returned.
+    /// The redacted arguments or output of a step.
     pub(super) fn redact_step_value(&self, node: NodeId, value: &Value) -> Value {
         let mut clean = value.clone();
         for pointer in &self.step(node).sensitive {
@@ -171,7 +171,7 @@ impl RunState {
         self.sensitive.value(&clean)
     }
 
-    /// What may be written of what a composition is given.
+    /// The redacted input of a composition.
     pub(super) fn redact_input(&self, plan: &Plan, input: &Value) -> Value {
         let mut clean = input.clone();
         if self.has_sensitive {
@@ -180,7 +180,7 @@ impl RunState {
         self.sensitive.value(&clean)
     }
 
-    /// The same of what a run is started with.
+    /// The redacted parameters of a run.
     fn redact_start(&self, started: &Started) -> Started {
         let mut clean = started.clone();
         clean.input = self.redact_input(&self.plan, &started.input);
@@ -190,13 +190,13 @@ impl RunState {
         clean
     }
 
-    /// Remembers texts that must not be written down.
+    /// Adds sensitive texts.
     pub(super) fn add_secret_texts(&mut self, texts: Vec<String>) {
         self.has_sensitive |= !texts.is_empty();
         self.sensitive.learn_texts(texts.into_iter().map(Arc::from));
     }
 
-    /// Remembers what of a step's value must not be written down.
+    /// Learns the sensitive parts of a step's value.
     pub(super) fn learn(&mut self, node: NodeId, value: &Value) {
         if self.has_sensitive {
             let step = self.step(node).clone();
@@ -204,16 +204,16 @@ impl RunState {
         }
     }
 
-    /// Remembers what of the input of a composition must not be written down.
+    /// Learns the sensitive parts of a composition's input.
     pub(super) fn learn_input(&mut self, plan: &Plan, input: &Value) {
         if self.has_sensitive {
             self.sensitive.learn(&origins(plan).input, input);
         }
     }
 
-    /// The same of what a run is started with.
+    /// The same for the parameters of a run.
     pub(super) fn learn_start(&mut self, started: &Started) {
-        // What was hidden when the run was begun is missed by whoever goes on with it.
+        // A value that was redacted at the start of the run is missing after a resume.
         self.has_sensitive =
             self.has_sensitive || started.input.is_marked() || started.context.is_marked();
         if self.has_sensitive {
@@ -223,7 +223,7 @@ impl RunState {
         }
     }
 
-    /// A view without what must not be written down. What the author chose as the output stays.
+    /// Redacts a view. The output, which the author chose, stays.
     pub(super) fn redact_view(&self, view: &mut RunView) {
         if !self.has_sensitive {
             return;
@@ -253,7 +253,7 @@ impl RunState {
         }
     }
 
-    /// The entries as they may be written.
+    /// The redacted entries.
     pub(super) fn redacted<'a>(&self, entries: &'a [Entry]) -> Cow<'a, [Entry]> {
         if !self.has_sensitive {
             return Cow::Borrowed(entries);
@@ -332,15 +332,15 @@ impl RunState {
         fact
     }
 
-    /// Whether a part of a value was not kept.
+    /// Whether a part of a value was redacted.
     pub(super) fn has_redacted_part(&self, value: &Value) -> bool {
         self.has_sensitive && value.is_marked()
     }
 
-    /// Why a value cannot be used: a part of it was not kept.
+    /// Why a value cannot be used: a part of it was redacted.
     pub(super) fn redacted_failure(&self, value: &Value) -> Option<Failure> {
         self.has_redacted_part(value).then(|| {
-            let message = "a sensitive value is needed that was not kept when the run stopped";
+            let message = "it needs a sensitive value that was not stored when the run stopped";
             let mut failure = Failure::permanent(Code::PolicyViolation, message);
             failure.hint = Some(FORGOTTEN_HINT.into());
             failure
@@ -359,7 +359,7 @@ fn count(value: &Value, sum: &mut (usize, usize)) {
     }
 }
 
-/// Whether a run may have as many sensitive values as it would be started with.
+/// Whether the limits allow the sensitive values in the parameters of a run.
 pub(super) fn room_for_start(
     plan: &Plan,
     input: &Value,
@@ -374,7 +374,7 @@ pub(super) fn room_for_start(
     nothing.room_for(&origins.context, context, limits)
 }
 
-/// A text without numbers, where they stand as such; nothing when they do not.
+/// The text with whole numbers redacted; `None` if there are none.
 fn without_numbers(text: &str, numbers: &BTreeSet<String>) -> Option<String> {
     let bytes = text.as_bytes();
     let (mut clean, mut at, mut start) = (String::new(), 0, 0);
@@ -394,8 +394,8 @@ fn without_numbers(text: &str, numbers: &BTreeSet<String>) -> Option<String> {
     (at > 0).then(|| clean + &text[at..])
 }
 
-/// Where numbers that begin at a place may end, shortest first: behind their digits, their fraction, and
-/// an exponent after either. None ends between digits.
+/// The possible ends of a number that begins at an offset, shortest first: after its digits, its
+/// fraction, and an exponent after either. None is between digits.
 fn ends_of_number(bytes: &[u8], start: usize) -> [Option<usize>; 4] {
     let digits = |from: usize| {
         let count = bytes[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -412,7 +412,7 @@ fn ends_of_number(bytes: &[u8], start: usize) -> [Option<usize>; 4] {
     [whole, whole.and_then(exponent), fraction, fraction.and_then(exponent)]
 }
 
-/// The view of a dry run without what must not be shown: what it is given, and what its steps are.
+/// Redacts the view of a dry run: its input, and the arguments of its steps.
 pub(super) fn redact_preview(plan: &Plan, started: &Started, view: &mut RunView) {
     if !has_sensitive(plan) {
         return;
@@ -429,7 +429,7 @@ pub(super) fn redact_preview(plan: &Plan, started: &Started, view: &mut RunView)
     }
 }
 
-/// What is sensitive of what the steps of a body are given, in the order in which a dry run shows them.
+/// The sensitive pointers of the steps of a body, in the order of a dry run's view.
 fn shown_pointers(plan: &Plan, body: BodyIndex) -> Vec<Vec<Arc<str>>> {
     let mut shown = Vec::new();
     for planned in plan.steps_of(body) {
@@ -441,7 +441,7 @@ fn shown_pointers(plan: &Plan, body: BodyIndex) -> Vec<Vec<Arc<str>>> {
     shown
 }
 
-/// Whether a plan, or one inside, says of anything that it is sensitive.
+/// Whether a plan, or an inner one, marks anything as sensitive.
 pub(super) fn has_sensitive(plan: &Plan) -> bool {
     let input = plan.composition.input.as_ref();
     if input.is_some_and(|schema| !schema.sensitive().is_empty()) {
@@ -453,15 +453,15 @@ pub(super) fn has_sensitive(plan: &Plan) -> bool {
     })
 }
 
-/// Where the sensitive values of a composition come from: JSON Pointers into what it is given.
+/// The sources of a composition's sensitive values: JSON Pointers into its input and context.
 #[derive(Default)]
 struct SensitiveSources {
     input: Vec<Arc<str>>,
     context: Vec<Arc<str>>,
 }
 
-/// What the schema of a composition's input marks, and what its steps pass on as it is to where it is
-/// sensitive.
+/// The parts of the input that the schema marks, and the parts that steps pass unchanged to
+/// sensitive parameters.
 fn origins(plan: &Plan) -> SensitiveSources {
     let mut found = SensitiveSources::default();
     if let Some(schema) = &plan.composition.input {
@@ -486,7 +486,7 @@ fn origins(plan: &Plan) -> SensitiveSources {
 }
 
 impl SensitiveSources {
-    /// Adds what a plain path into the input or the context leads to.
+    /// Adds the target of a plain path into the input or the context.
     fn add(&mut self, path: &Ast) {
         let mut parts = Vec::new();
         let mut at = path;
@@ -496,7 +496,7 @@ impl SensitiveSources {
                     parts.push(name.clone());
                     at = base;
                 }
-                // A chain begins with its input as its state.
+                // The state of a chain starts with its input.
                 AstKind::Name { root: ExprRoot::Input | ExprRoot::State, .. } => {
                     break &mut self.input;
                 }
@@ -515,7 +515,7 @@ impl SensitiveSources {
     }
 }
 
-/// The part of a template that a JSON Pointer points at.
+/// The part of a template at a JSON Pointer.
 fn inside<'a>(template: &'a Template, pointer: &str) -> Option<&'a Template> {
     parts(pointer).try_fold(template, |at, part| match at {
         Template::Object(members) => {
@@ -526,7 +526,7 @@ fn inside<'a>(template: &'a Template, pointer: &str) -> Option<&'a Template> {
     })
 }
 
-/// What a JSON Pointer points at.
+/// The value at a JSON Pointer.
 fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     parts(pointer).try_fold(value, |at, part| match at {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
@@ -534,7 +534,7 @@ fn at<'a>(value: &'a Value, pointer: &str) -> Option<&'a Value> {
     })
 }
 
-/// Puts the mark where a pointer points at.
+/// Replaces the value at a pointer with the mark.
 fn redact_at(value: &mut Value, pointer: &str) {
     value.replace_at(pointer, &|_| Value::from(SENSITIVE));
 }
@@ -557,8 +557,8 @@ mod tests {
         sensitive
     }
 
-    /// Learning and looking for as many secrets as one run may have takes as long as they are together, and
-    /// not their number times the number of texts: this test would not end.
+    /// Learning and finding the maximum number of secrets takes time in proportion to their total
+    /// size, not to their number times the number of texts: this test would not end.
     #[test]
     fn many_secrets_are_found_in_many_texts() {
         const MANY: usize = 20_000;
@@ -576,7 +576,7 @@ mod tests {
         assert_eq!(learned(&listed((0..MANY).map(secret))).value(&others), others);
     }
 
-    /// The same for numbers, wherever they stand as one.
+    /// The same for numbers, wherever they are whole numbers.
     #[test]
     fn many_numbers_are_found_in_many_texts() {
         const MANY: i64 = 50_000;

@@ -1,4 +1,4 @@
-//! A run that takes over what an earlier one has found out.
+//! Reruns: a run that reuses values of an earlier one.
 
 use std::sync::Arc;
 
@@ -13,27 +13,26 @@ use crate::expr::{Ast, AstKind, ExprRoot, StepIndex};
 use crate::plan::Plan;
 use crate::value::{Map, Shared, Value};
 
-/// A step's value out of an earlier run.
+/// A step's value from an earlier run.
 #[derive(Clone, Debug)]
 pub struct ReusedStep {
     /// The step's position among the composition's own.
     pub position: u32,
     /// Its value.
     pub output: Value,
-    /// Names that it gave.
+    /// Names that it set.
     pub given: Option<Shared<Map>>,
 }
 
 impl Run {
-    /// What a run of `plan` from a step on takes over from this one: the value of every step that
-    /// was done and comes before it, or has nothing to do with it. The plan may have changed
-    /// meanwhile; steps are the same when they are called the same. A step whose value is needed and
-    /// was not kept is not done a second time behind anybody's back: then there is nothing to take
-    /// over, and why.
+    /// The values that a run of `plan` from a step on reuses from this run: those of every finished
+    /// step that does not depend on that step. The plan may have changed meanwhile; steps are
+    /// matched by id. If a needed value was redacted, the rerun is refused with the reason, instead
+    /// of silently calling that step again.
     pub fn reusable_steps(&self, plan: &Plan, from: &str) -> Result<Vec<ReusedStep>, String> {
         if plan.bodies[0].flow == Flow::Program {
             return Err(
-                "a chain cannot be run from a step on: where it goes depends on how it got there"
+                "a chain cannot start at a later step: its path depends on the steps before"
                     .to_owned(),
             );
         }
@@ -41,7 +40,7 @@ impl Run {
         let Some(start) = ids().position(|id| id == from) else {
             let near = nearest_name(from, ids())
                 .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-            return Err(format!("there is no step `{from}` that a run could begin with{near}"));
+            return Err(format!("there is no step `{from}` to start from{near}"));
         };
         let again = downstream(plan, start);
         let mut reused = Vec::new();
@@ -55,7 +54,7 @@ impl Run {
                 if is_forgotten && (is_read(plan, position, &again) || !has_sensitive(plan)) {
                     let id = &step.step.id;
                     return Err(format!(
-                        "the value of `{id}` is sensitive and was not kept, so the run cannot begin \
+                        "the value of `{id}` is sensitive and was not stored, so the run cannot start \
                          after it: `--from {id}` calls it again"
                     ));
                 }
@@ -70,7 +69,7 @@ impl Run {
         Ok(reused)
     }
 
-    /// A member of what this run was given, or of what is made of it, that was not kept.
+    /// The first member of the run's parameters, or of a value made from them, that was redacted.
     pub fn redacted_member(&self, given: &Value) -> Option<Arc<str>> {
         let members = given.as_object()?.iter();
         let mut forgotten = members.filter(|(_, member)| self.state.has_redacted_part(member));
@@ -78,8 +77,8 @@ impl Run {
     }
 }
 
-/// Whether one of the steps that run again reads the value of a step that does not, or the output of
-/// the composition does.
+/// Whether a step that runs again, or the composition's output, reads the value of a step that does
+/// not.
 fn is_read(plan: &Plan, position: usize, again: &[bool]) -> bool {
     let reads =
         |step: &Step| step.needs.iter().any(|need| need.position == position && need.reads_value);
@@ -94,7 +93,7 @@ fn is_read(plan: &Plan, position: usize, again: &[bool]) -> bool {
     is_read
 }
 
-/// Whether an expression names a step, or something that it gave.
+/// Whether an expression names a step, or a name that it set.
 fn refers_to(ast: &Ast, step: StepIndex) -> bool {
     if let AstKind::Name { root: ExprRoot::Step(index) | ExprRoot::Given(index, _), .. } = &ast.kind
     {
@@ -105,7 +104,7 @@ fn refers_to(ast: &Ast, step: StepIndex) -> bool {
     found
 }
 
-/// The step and everything that needs it, at any distance.
+/// The step and all steps that depend on it, directly or indirectly.
 fn downstream(plan: &Plan, start: usize) -> Vec<bool> {
     let mut found = vec![false; plan.bodies[0].steps.len()];
     let mut work = vec![start];

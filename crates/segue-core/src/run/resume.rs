@@ -1,5 +1,5 @@
-//! Calls that are found again: whoever was called works on them under a name of its own, so that an
-//! engine that stops loses nothing. What nobody knows by its name any more was lost after all.
+//! Resumable calls: the tool's source continues them under a handle, so an engine that restarts can
+//! ask for the answer. A call whose handle the source no longer knows is lost like any other.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::composition::ResolvedRollback;
 use crate::diagnostic::Code;
 use crate::value::Value;
 
-/// How the call at hand is found again, if it can be.
+/// The handle of the current call, if it has one.
 #[derive(Debug, Default)]
 pub(super) struct ResumeHandle {
-    /// What it takes to find it; null when nobody said.
+    /// The handle; null if there is none.
     handle: Value,
-    /// Whether it is looked for.
+    /// Whether the call is being resumed by it.
     is_requested: bool,
 }
 
 impl ResumeHandle {
-    /// Whether it leads anywhere.
+    /// Whether there is a handle.
     fn is_known(&self) -> bool {
         !self.handle.is_null()
     }
 
-    /// What to look for.
+    /// The handle, if the call is being resumed by it.
     pub(super) fn requested_handle(&self) -> Option<Value> {
         self.is_requested.then(|| self.handle.clone())
     }
 }
 
 impl RunState {
-    /// A call that is under way can be found again.
+    /// Stores the handle of a running call.
     pub(super) fn set_resume_handle(
         &mut self,
         node: NodeId,
@@ -48,13 +48,13 @@ impl RunState {
         Ok(())
     }
 
-    /// Whether the call at hand can be found again, with what was kept of its trail.
+    /// Whether the current call can be resumed; not if its handle was redacted.
     pub(super) fn can_resume_call(&self, node: NodeId) -> bool {
         let handle = &self.step_state(node).resume_handle;
         handle.is_known() && !self.has_redacted_part(&handle.handle)
     }
 
-    /// Such a call is looked for.
+    /// Marks a call as being resumed.
     pub(super) fn begin_resume(&mut self, node: NodeId) -> Result<(), IllegalFact> {
         let record = self.step_state_mut(node);
         if !is_call_open(&record.node) || !record.resume_handle.is_known() {
@@ -66,7 +66,7 @@ impl RunState {
 }
 
 impl TurnBuilder<'_> {
-    /// Whoever was called says how the call is found again.
+    /// The tool's source returned a handle.
     pub(super) fn handle_received(&mut self, call: CallId, handle: Value) {
         let CallId { node, attempt } = call;
         let record = self.state.step_state(node);
@@ -76,7 +76,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A step that is being taken back by a composition has no call of its own.
+    /// A step that a composition rolls back has no call of its own.
     fn is_rolling_back_by_composition(&self, node: NodeId) -> bool {
         let is_rolling_back =
             matches!(self.state.step_state(node).node, NodeState::RollingBack { .. });
@@ -84,15 +84,15 @@ impl TurnBuilder<'_> {
             && matches!(self.state.resolved_rollback(node), ResolvedRollback::Call(call) if tool_spec(call).composition.is_some())
     }
 
-    /// The engine stopped while a call was under way that can be found again. It has the time that a
-    /// new one has: nobody knows how much was left.
+    /// The engine stopped during a call with a handle. The resumed call gets the full timeout of a
+    /// new one, since the remaining time is unknown.
     pub(super) fn resume_call(&mut self, node: NodeId, candidate: u16) {
         let step = self.state.step(node).clone();
         self.record(Fact::ResumeSent { node });
         self.send(node, &step, candidate);
     }
 
-    /// The same for the call that takes a step back.
+    /// The same for a rollback call.
     pub(super) fn resume_rollback_call(&mut self, node: NodeId) {
         let ResolvedRollback::Call(call) = self.state.resolved_rollback(node).clone() else {
             return;
@@ -101,8 +101,8 @@ impl TurnBuilder<'_> {
         self.send_rollback(node, &call);
     }
 
-    /// Why a call that was looked for was not found, where that is what an answer means: its source
-    /// cannot be asked, or does not know what became of it.
+    /// Why a call could not be resumed, if the answer means that: its source cannot be asked, or
+    /// does not know the handle.
     pub(super) fn resume_failure(&self, node: NodeId, answer: &Answer) -> Option<Arc<str>> {
         self.state.step_state(node).resume_handle.requested_handle()?;
         match answer {
@@ -113,18 +113,18 @@ impl TurnBuilder<'_> {
                 );
                 (failure.in_doubt || unasked).then(|| failure.message.clone())
             }
-            Answer::Unsent => Some("it was not looked for any more".into()),
+            Answer::Unsent => Some("the request for its answer was not sent".into()),
             Answer::Value(_) | Answer::TimedOut | Answer::Aborted => None,
         }
     }
 
-    /// A call was not found again: it is lost like any other.
+    /// A call could not be resumed: it is lost like any other.
     pub(super) fn resume_failed(&mut self, node: NodeId, candidate: u16, why: &str) {
         self.call_lost(node, candidate, Some(why));
     }
 }
 
-/// Whether a call of the step, or of what takes it back, is under way.
+/// Whether a call of the step, or its rollback call, is under way.
 fn is_call_open(node: &NodeState) -> bool {
     matches!(node, NodeState::Calling { .. } | NodeState::RollingBack { .. })
 }

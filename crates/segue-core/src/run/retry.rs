@@ -1,29 +1,28 @@
-//! Whether and when a failed attempt is repeated.
+//! Retries: whether and when a failed attempt is repeated.
 
 use super::journal::Failure;
 use crate::composition::{Backoff, Composition, Step, Strategy};
 use crate::diagnostic::Code;
 use crate::limits::Limits;
 
-/// Retries under the strategy `retry` when nobody gives a number.
+/// Default number of retries of the strategy `retry`.
 const STRATEGY_RETRIES: u32 = 3;
 
-/// How often a step may be tried again: its own number, else the composition's, else the
-/// strategy's.
+/// The number of retries of a step: its own, else the composition's, else the strategy's.
 pub(super) fn retry_budget(step: &Step, composition: &Composition, strategy: Strategy) -> u32 {
     let by_strategy = if strategy == Strategy::Retry { STRATEGY_RETRIES } else { 0 };
     step.retry.max.or(composition.error_handling.max_retries).unwrap_or(by_strategy)
 }
 
-/// Whether this failure is one that another attempt may mend.
+/// Whether another attempt may help.
 ///
-/// A call in doubt may have done its work; it is repeated only where doing it twice is harmless.
+/// A call in doubt may have done its work; it is repeated only if that is harmless.
 pub(super) fn may_retry(step: &Step, failure: &Failure, is_repeatable: bool) -> bool {
     let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
     failure.retryable && wanted && (!failure.in_doubt || is_repeatable)
 }
 
-/// How long to rest before attempt `next` (2 is the first retry), full jitter from `entropy`.
+/// The delay before attempt `next` (2 is the first retry), with full jitter from `entropy`.
 pub(crate) fn delay_ms(
     backoff: &Backoff,
     failure: &Failure,
@@ -40,7 +39,7 @@ pub(crate) fn delay_ms(
     drawn.max(asked)
 }
 
-/// What a driver reports when a call took longer than it may.
+/// The failure of a call that timed out.
 pub(super) fn timeout_failure(timeout_ms: u64, is_read_only: bool) -> Failure {
     let message = format!("no answer within {timeout_ms} ms");
     let mut failure = Failure::transient(Code::Timeout, message);
@@ -71,7 +70,7 @@ mod tests {
         assert!(drawn.len() > 80 && drawn.iter().all(|delay| *delay <= 100));
     }
 
-    /// C7: `Retry-TransitionCause` is honoured up to its cap.
+    /// C7: `Retry-After` is honoured up to its cap.
     #[test]
     fn retry_after_is_honoured_and_capped() {
         let limits = Limits::default();

@@ -1,8 +1,8 @@
-//! The way back: what was done is taken back, last first.
+//! Rollback: completed steps are rolled back, last first.
 //!
-//! One step at a time, in reverse order of completion, which is an order in which every step comes
-//! after those that depended on it. Nothing is taken back while a call of the way forward is under
-//! way, and nothing stops it: a step that cannot be taken back is named, and the others go on.
+//! One step at a time, in reverse order of completion, so each step comes after the steps that
+//! depended on it. A rollback starts only after all forward calls have settled, and nothing stops
+//! it: a step that cannot be rolled back is reported, and the others continue.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::diagnostic::Code;
 use crate::value::Value;
 use crate::view::RunStatus;
 
-/// Attempts to take one step back.
-const ROLLBACK_TRIES_MAX: u32 = 5;
+/// The maximum number of attempts to roll one step back.
+const ROLLBACK_ATTEMPTS_MAX: u32 = 5;
 
 impl TurnBuilder<'_> {
-    /// The way forward of a composition has ended: takes it back where that is wanted. False when
-    /// nothing more is to be taken back.
+    /// Forward execution of a composition has ended: starts its rollback, if it needs one. False if
+    /// nothing is to be rolled back.
     pub(super) fn start_rollback(&mut self, frame: u32) -> bool {
         if self.state.activation_of(frame).rollback.is_none() {
             let Some(failure) = self.rollback_cause(frame) else { return false };
@@ -45,7 +45,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A person wants what was done to be taken back, while the run goes on or after it.
+    /// A person requested a rollback, during the run or after it.
     pub(super) fn request_rollback(&mut self, by: Arc<str>) {
         let failure = Arc::new(rollback_requested(&by));
         match self.state.status {
@@ -77,16 +77,16 @@ impl TurnBuilder<'_> {
         if let Some(failure) = &self.state.frame(frame).stopped {
             return Some(failure.clone());
         }
-        // Without a stop, only a failure that nobody tolerated counts.
+        // Without a stop, only a failure that was not tolerated counts.
         let failed = self.state.frame(frame).nodes.iter().find_map(|record| match &record.node {
             NodeState::Failed { failure } => Some(failure.clone()),
             _ => None,
         });
-        // A result that cannot be worked out fails a composition whose steps all succeeded.
+        // An output that cannot be evaluated fails a composition whose steps all succeeded.
         failed.or_else(|| self.result(frame, true).err().map(Arc::new))
     }
 
-    /// What is to be taken back of a composition and of those inside it, last settled first.
+    /// The steps to roll back of a composition and of inner ones, last settled first.
     fn steps_to_roll_back(&self, root: u32, by_hand: bool) -> Vec<NodeId> {
         let frames = 0..to_u32(self.state.frames.len());
         let inside = frames.filter(|frame| self.state.is_inside(*frame, root));
@@ -99,7 +99,7 @@ impl TurnBuilder<'_> {
     }
 
     fn needs_rollback(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
-        // What takes something back is not taken back itself, and what another run did is not ours.
+        // Rollback steps are not rolled back themselves, nor are steps of another run.
         let is_reused = self.state.step_state(node).is_reused;
         if self.state.activation_of(node.frame).is_inside_rollback || is_reused {
             return false;
@@ -109,16 +109,16 @@ impl TurnBuilder<'_> {
         (again || state.has_acted())
             && self.has_side_effects(node)
             && !self.is_inside_rolled_back(node)
-            && (by_hand || !self.reached_irreversible_step(node, root))
+            && (by_hand || !self.contributed_to_result(node, root))
     }
 
-    /// Whether there is something to take back at all.
+    /// Whether there is something to roll back.
     fn has_side_effects(&self, node: NodeId) -> bool {
         let step = self.state.step(node);
         match (self.state.resolved_rollback(node), &step.kind) {
             (ResolvedRollback::NotNeeded, _) => false,
             (ResolvedRollback::Call(_) | ResolvedRollback::Impossible { .. }, _) => true,
-            // A composition is taken back by taking back the steps inside it.
+            // A composition is rolled back step by step.
             (ResolvedRollback::Unknown, StepKind::Tool(_)) => {
                 let tool = tool_spec(candidate_call(step, self.state.step_state(node).candidate));
                 tool.composition.is_none()
@@ -128,14 +128,14 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Whether a step around this one has an undo of its own, which covers what is inside.
+    /// Whether an enclosing step has a rollback of its own, which covers the steps inside.
     fn is_inside_rolled_back(&self, node: NodeId) -> bool {
         let mut inside = node.frame;
         while let Some(outer) = self.state.frame(inside).parent {
             let record = self.state.step_state(outer);
-            // Only of the attempt that succeeded: earlier ones are taken back step by step.
+            // Only for the attempt that succeeded: earlier ones are rolled back step by step.
             let covers = matches!(self.state.resolved_rollback(outer), ResolvedRollback::Call(_))
-                // Also when it was taken back already, by a composition around it.
+                // Also if an enclosing composition rolled it back already.
                 && record.node.output().is_some()
                 && record.node.failure().is_none()
                 && record.frames.last() == Some(&inside);
@@ -147,8 +147,8 @@ impl TurnBuilder<'_> {
         false
     }
 
-    /// Under `partial_success`, what led to a result that was reached stays.
-    fn reached_irreversible_step(&self, node: NodeId, root: u32) -> bool {
+    /// Under `partial_success`, steps that contributed to a result stay.
+    fn contributed_to_result(&self, node: NodeId, root: u32) -> bool {
         if self.state.activation_of(root).strategy != Strategy::PartialSuccess
             || self.state.frame(root).stopped.is_some()
         {
@@ -166,7 +166,7 @@ impl TurnBuilder<'_> {
                 continue;
             }
             let at = NodeId { frame: root, position };
-            // A step without a value passes nothing on.
+            // A step without a value contributes nothing.
             if self.state.step_state(at).node.output().is_none() {
                 continue;
             }
@@ -179,13 +179,13 @@ impl TurnBuilder<'_> {
         false
     }
 
-    /// Takes a step back, or says why it stays.
+    /// Rolls a step back, or records why it stays.
     fn roll_back_step(&mut self, frame: u32, node: NodeId) {
         let id = self.state.step(node).id.clone();
         let back = self.state.activation_of(frame).rollback.as_ref();
         if let Some(pivot) = back.and_then(|back| back.blocked.get(&node)) {
             let pivot = self.state.path(*pivot);
-            let message = format!("`{id}` stays: `{pivot}`, which came after it, cannot be undone");
+            let message = format!("`{id}` stays: the later step `{pivot}` cannot be rolled back");
             return self.rollback_failed(node, Failure::permanent(Code::RollbackFailed, message));
         }
         match &self.state.resolved_rollback(node).clone() {
@@ -194,11 +194,11 @@ impl TurnBuilder<'_> {
                 Err(failure) => self.rollback_failed(node, failure),
             },
             ResolvedRollback::Impossible { reason } => {
-                let message = format!("`{id}` cannot be undone: {reason}");
+                let message = format!("`{id}` cannot be rolled back: {reason}");
                 self.rollback_failed(node, Failure::permanent(Code::RollbackFailed, message));
             }
             ResolvedRollback::Unknown | ResolvedRollback::NotNeeded => {
-                let message = format!("nobody said how to undo `{id}`");
+                let message = format!("`{id}` has no rollback");
                 let mut failure = Failure::permanent(Code::RollbackFailed, message);
                 failure.hint = Some(
                     "declare a `rollback` on the step, or for its tool in the configuration".into(),
@@ -213,7 +213,7 @@ impl TurnBuilder<'_> {
     }
 
     fn rollback_args(&self, node: NodeId, call: &ToolCall) -> StepResult<Value> {
-        // An undo cannot be cancelled: only its budget ends what it evaluates.
+        // A rollback cannot be cancelled: only its budget ends an evaluation.
         budget::interruptible(&Interrupt::default(), || self.eval_rollback_args(node, call))
     }
 
@@ -223,7 +223,7 @@ impl TurnBuilder<'_> {
         scope.output = record.node.output();
         scope.args = Some(&record.args);
         let wrong = |reason: &str| {
-            let message = format!("the undo's arguments cannot be worked out: {reason}");
+            let message = format!("the arguments of the rollback are wrong: {reason}");
             Failure::permanent(Code::RollbackFailed, message)
         };
         let args = call.parameters.template.eval(&scope, self.limits);
@@ -234,7 +234,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Announces the call that takes a step back and has it made.
+    /// Records the call that rolls a step back, and requests it.
     pub(super) fn call_rollback(&mut self, node: NodeId, args: Value) {
         let ResolvedRollback::Call(call) = self.state.resolved_rollback(node).clone() else {
             return;
@@ -250,7 +250,7 @@ impl TurnBuilder<'_> {
         self.send_rollback(node, &call);
     }
 
-    /// Has the undo called that was announced, or looked for.
+    /// Requests the recorded rollback call, or its recovery.
     pub(super) fn send_rollback(&mut self, node: NodeId, call: &ToolCall) {
         let record = self.state.step_state(node);
         self.turn.perform.push(Effect::Call(Call {
@@ -262,19 +262,19 @@ impl TurnBuilder<'_> {
             step: self.state.path(node),
             attempt: record.rollback_attempts,
             purpose: Purpose::Rollback,
-            // Whoever allowed a step was told of what takes it back.
+            // The consent to a step included its rollback.
             covers_parts: true,
             overwrites: Overwrites::Everything,
             resume_handle: record.resume_handle.requested_handle(),
         }));
     }
 
-    /// An undo always has an end: nobody can cancel it.
+    /// A rollback always has a timeout, because it cannot be cancelled.
     fn rollback_timeout(&self, node: NodeId) -> u64 {
         self.state.step(node).timeout_ms.unwrap_or(self.limits.rollback_timeout_ms)
     }
 
-    /// Says when a composition that takes a step back has taken too long.
+    /// Sets the timer for a composition that rolls a step back.
     pub(super) fn set_rollback_timer(&mut self, node: NodeId) {
         let timeout = self.rollback_timeout(node);
         let record = self.state.step_state(node);
@@ -283,7 +283,7 @@ impl TurnBuilder<'_> {
         self.turn.perform.push(Effect::SetTimer { timer, at_ms });
     }
 
-    /// A composition that takes a step back has taken too long: it is ended.
+    /// A composition that rolls a step back timed out: it is stopped.
     pub(super) fn rollback_timed_out(&mut self, node: NodeId) {
         let failure = Arc::new(retry::timeout_failure(self.rollback_timeout(node), true));
         for frame in self.state.step_state(node).rollback_frames.clone() {
@@ -293,7 +293,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A composition that takes a step back is over.
+    /// A composition that rolls a step back is finished.
     pub(super) fn rollback_frame_closed(&mut self, node: NodeId, frame: u32) {
         let answer = match self.composition_outcome(frame) {
             Ok(value) => Answer::Value(value),
@@ -314,19 +314,16 @@ impl TurnBuilder<'_> {
             Answer::Failure(failure) => failure,
             Answer::TimedOut => retry::timeout_failure(self.rollback_timeout(node), false),
             Answer::Aborted => {
-                let mut failure =
-                    Failure::transient(Code::Cancelled, "the undo was ended from outside");
+                let mut failure = Failure::transient(Code::Cancelled, "the rollback was aborted");
                 failure.in_doubt = true;
                 failure
             }
-            Answer::Unsent => {
-                Failure::transient(Code::Cancelled, "the undo was ended from outside")
-            }
+            Answer::Unsent => Failure::transient(Code::Cancelled, "the rollback was aborted"),
         };
         let tries = self.state.step_state(node).rollback_attempts;
         let ResolvedRollback::Call(call) = self.state.resolved_rollback(node) else { return };
         let certain = !failure.in_doubt || tool_spec(call).is_repeatable();
-        if failure.retryable && certain && tries < ROLLBACK_TRIES_MAX {
+        if failure.retryable && certain && tries < ROLLBACK_ATTEMPTS_MAX {
             let backoff = Backoff::default();
             let delay = retry::delay_ms(&backoff, &failure, tries + 1, self.entropy, self.limits);
             let until_ms = self.at_ms.saturating_add(delay);
@@ -339,18 +336,19 @@ impl TurnBuilder<'_> {
         self.rollback_gave_up(node, failure);
     }
 
-    /// A step is not taken back, or nobody knows whether it was.
+    /// A step was not rolled back, or the outcome is unknown.
     pub(super) fn rollback_gave_up(&mut self, node: NodeId, failure: Failure) {
-        let message = format!("undoing `{}` failed: {}", self.state.step(node).id, failure.message);
+        let message =
+            format!("rolling back `{}` failed: {}", self.state.step(node).id, failure.message);
         let failure = Failure { message: message.into(), code: Code::RollbackFailed, ..failure };
         self.record(Fact::RollbackFailed { node, failure: Arc::new(failure) });
     }
 
-    /// What was to be taken back is taken back, or named.
+    /// The rollback is finished.
     pub(super) fn finish_rollback(&mut self) {
         let failed = self.any_node(|node| matches!(node, NodeState::RollbackFailed { .. }));
         let rolled_back = self.any_node(|node| matches!(node, NodeState::RolledBack { .. }));
-        // With nothing to take back, the run ended as it ended.
+        // With nothing to roll back, the run keeps its forward status.
         if !failed && !rolled_back {
             return self.finish_forward();
         }
@@ -360,12 +358,12 @@ impl TurnBuilder<'_> {
             (false, RunStatus::Partial) if !by_hand => RunStatus::Partial,
             (false, _) => RunStatus::RolledBack,
         };
-        // Nothing else has a result, and nothing is worked out for it.
+        // No other status has a result, so none is evaluated.
         let output = match status {
             RunStatus::Partial => self.result(0, false).unwrap_or_default(),
             _ => Value::Null,
         };
-        // A wish is no failure: after it the run failed as it had failed before, or not at all.
+        // A requested rollback is no failure: the run keeps its earlier failure, if any.
         let cause = self.state.activation_of(0).rollback.as_ref().map(|back| back.cause.clone());
         let failure = if by_hand { self.state.failure.clone() } else { cause };
         self.record(Fact::Finished { status, output, failure });
@@ -377,7 +375,7 @@ impl TurnBuilder<'_> {
 }
 
 impl RunState {
-    /// Whether an activation of a body is this one or inside it.
+    /// Whether a frame is this one or inside it.
     pub(super) fn is_inside(&self, frame: u32, root: u32) -> bool {
         let mut at = frame;
         while at > root {
@@ -389,7 +387,7 @@ impl RunState {
         at == root
     }
 
-    /// Of the steps that are to be taken back, those that stay because a later one cannot be.
+    /// The steps that stay because a later step cannot be rolled back.
     pub(super) fn blocked_rollbacks(&self, steps: &[NodeId]) -> BTreeMap<NodeId, NodeId> {
         let is_pivot = |node: &NodeId| {
             let done = matches!(self.step_state(*node).node, NodeState::Done { .. });
@@ -405,9 +403,9 @@ impl RunState {
         kept
     }
 
-    /// Whether one step is among what another one needed, at any distance.
+    /// Whether one step is a dependency of another, directly or indirectly.
     fn comes_before(&self, mut first: NodeId, mut second: NodeId) -> bool {
-        // Both are seen from the innermost body that holds them both; bodies inside came later.
+        // Both are compared in the innermost frame that contains both; inner frames came later.
         while first.frame != second.frame {
             let deeper = if first.frame > second.frame { &mut first } else { &mut second };
             match self.frame(deeper.frame).parent {

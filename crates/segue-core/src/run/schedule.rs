@@ -1,4 +1,4 @@
-//! Whose turn it is: slots, steps that are ready, and bodies that may be over.
+//! Scheduling: concurrency slots, ready steps, and frames that can close.
 
 use std::cmp::Reverse;
 
@@ -15,21 +15,21 @@ impl RunState {
         self.mark_runnable(activation);
     }
 
-    /// An activation may have a step to start.
+    /// Queues an activation that may have a step to start.
     pub(super) fn mark_runnable(&mut self, activation: u32) {
         if !std::mem::replace(&mut self.activations[activation as usize].is_runnable, true) {
             self.runnable.push(Reverse(activation));
         }
     }
 
-    /// Takes the oldest activation that may have a step to start out of their number.
+    /// Removes the oldest queued activation.
     fn pop_runnable(&mut self) {
         if let Some(Reverse(activation)) = self.runnable.pop() {
             self.activations[activation as usize].is_runnable = false;
         }
     }
 
-    /// A slot is one of the composition and of each composition around it.
+    /// A step takes a slot of its composition and of each enclosing one.
     pub(super) fn take_slot(&mut self, frame: u32) {
         let mut at = Some(self.frame(frame).activation);
         while let Some(activation) = at {
@@ -67,14 +67,14 @@ impl RunState {
         matches!(self.step_state(node).node, NodeState::Calling { .. } | NodeState::Probing { .. })
     }
 
-    /// Takes an activation of a body that is over: all settled, or stopped with nothing under way;
-    /// and of a composition only when nothing inside it is under way.
+    /// Takes a frame that can close: all its steps are settled, or it stopped with no call under
+    /// way; the root frame of a composition only if no inner frame is open.
     pub(super) fn next_closable_frame(&mut self) -> Option<u32> {
         while let Some(at) = self.closable_frames.pop_first() {
             let frame = self.frame(at);
             let is_over = frame.unsettled == 0 || (frame.stopped.is_some() && frame.active == 0);
             let is_alone = !self.is_root(at) || self.activation_of(at).open_frames <= 1;
-            // A run that is over is opened again by a person who wants it to be taken back.
+            // A requested rollback opens a finished run again.
             let is_open = !frame.closed || (at == 0 && self.rollback_asked.is_some());
             if is_over && is_alone && is_open {
                 return Some(at);
@@ -83,7 +83,7 @@ impl RunState {
         None
     }
 
-    /// Takes the next step whose turn it is; steps of stopped bodies are passed over.
+    /// Takes the next ready step; steps of stopped frames are skipped.
     pub(super) fn next_ready(&mut self) -> Option<NodeId> {
         while let Some(Reverse(at)) = self.runnable.peek().copied() {
             if !self.has_room(at) {

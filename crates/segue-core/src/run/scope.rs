@@ -1,4 +1,4 @@
-//! What names mean at one place of a run.
+//! Resolution of names at one place of a run.
 
 use std::borrow::Cow;
 
@@ -9,14 +9,14 @@ use crate::expr::{ExprRoot, Scope, StepIndex};
 use crate::plan::BodyIndex;
 use crate::value::{Map, Value};
 
-/// The names known in one activation of a body, and what the call at hand adds to them.
+/// The names in scope of a frame, and those that the current call adds.
 pub(super) struct FrameScope<'a> {
     pub(super) state: &'a RunState,
     pub(super) frame: u32,
     pub(super) output: Option<&'a Value>,
     pub(super) args: Option<&'a Value>,
     pub(super) error: Option<&'a Value>,
-    /// Names that the step at hand has given so far.
+    /// Names that the current step has set so far.
     pub(super) given: Option<&'a Map>,
 }
 
@@ -25,7 +25,7 @@ impl<'a> FrameScope<'a> {
         FrameScope { state, frame, output: None, args: None, error: None, given: None }
     }
 
-    /// The node of a step that can be seen from here.
+    /// The node of a step that is in scope.
     fn node(&self, step: StepIndex) -> Option<NodeId> {
         let plan = self.state.plan_of(self.frame);
         let planned = plan.step(step);
@@ -34,8 +34,8 @@ impl<'a> FrameScope<'a> {
         Some(NodeId { frame, position })
     }
 
-    /// The activation of a body that can be seen from here: one around this place, or the only one
-    /// inside a step around it.
+    /// The frame of a body that is in scope: an enclosing one, or the only one inside an enclosing
+    /// step.
     fn frame_of(&self, body: BodyIndex) -> Option<u32> {
         let mut at = Some(self.frame);
         while let Some(frame) = at {
@@ -75,7 +75,7 @@ impl<'a> FrameScope<'a> {
         ]))
     }
 
-    /// The state of a chain, with what the step at hand has given so far.
+    /// The state of a chain, with the names that the current step has set so far.
     fn names(&self, names: &'a Value) -> Cow<'a, Value> {
         match (self.given.filter(|given| !given.is_empty()), names.as_object()) {
             (Some(given), Some(names)) => {

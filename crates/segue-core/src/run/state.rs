@@ -1,5 +1,5 @@
-//! Everything that is true of a run. Changed by [`State::apply`] alone, live or replayed; it is a
-//! table, one arm for each fact.
+//! The state of a run. Only [`RunState::apply`] changes it, live or replayed; it is a table with
+//! one arm per fact.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -30,30 +30,30 @@ pub(super) struct RunState {
     pub(super) activations: Vec<Activation>,
     pub(super) frames: Vec<Frame>,
     pub(super) calls: u64,
-    /// What the values of all steps are worth when they are written out in full.
+    /// The total size of all step values, serialized in full.
     pub(super) value_bytes: usize,
     pub(super) seq: u64,
-    /// Whether somebody has allowed the run.
+    /// The consent to the run.
     pub(super) consent: RunConsent,
-    /// Who wants everything to be taken back.
+    /// Who requested a rollback of the whole run.
     pub(super) rollback_asked: Option<Arc<str>>,
-    /// What must not be written down.
+    /// Sensitive values.
     pub(super) sensitive: SecretValues,
-    /// Whether there can be anything of that kind.
+    /// Whether there can be sensitive values.
     pub(super) has_sensitive: bool,
     /// Visits of programs.
     pub(super) visits: u64,
-    /// Steps that go on by themselves, and steps that ask a person.
+    /// Steps that progress by themselves, and steps that wait for a person.
     busy: u32,
     awaiting_person: u32,
-    /// Activations on their way back.
+    /// Activations that are being rolled back.
     rolling_back: Vec<u32>,
-    /// Activations that may have a step to start, the oldest first, each once. A heap keeps its
-    /// memory when it runs empty, which it does after every step.
+    /// Activations that may have a step to start, oldest first, each once. A heap keeps its memory
+    /// when it runs empty, which happens after every step.
     pub(super) runnable: BinaryHeap<Reverse<u32>>,
-    /// Activations that have a step to start and no room for it.
+    /// Activations that have a ready step and no free slot.
     pub(super) blocked_by_concurrency: Vec<u32>,
-    /// Frames that may be over.
+    /// Frames that may close.
     pub(super) closable_frames: BTreeSet<u32>,
     pub(super) plan: Arc<Plan>,
 }
@@ -108,7 +108,7 @@ impl RunState {
         &mut self.frames[node.frame as usize].nodes[node.position as usize]
     }
 
-    /// Whether the whole run goes back.
+    /// Whether the whole run is being rolled back.
     pub(super) fn is_rolling_back(&self) -> bool {
         self.activations.first().is_some_and(|root| root.rollback.is_some())
     }
@@ -129,18 +129,18 @@ impl RunState {
         self.step_state(node).step
     }
 
-    /// Whether an activation of a body is that of a composition's own steps.
+    /// Whether a frame holds a composition's own steps.
     pub(super) fn is_root(&self, frame: u32) -> bool {
         self.activation_of(frame).root == frame
     }
 
-    /// Whether nothing goes on by itself and a person is asked.
+    /// Whether no step progresses by itself and a person is asked.
     pub(super) fn is_waiting(&self) -> bool {
         let asks = self.busy == 0 && self.awaiting_person > 0;
         self.status == RunStatus::Running && (asks || self.awaits_consent())
     }
 
-    /// The nodes of an activation of a body.
+    /// The nodes of a frame.
     pub(super) fn nodes_of(&self, frame: u32) -> impl Iterator<Item = NodeId> + use<> {
         (0..index(self.frame(frame).nodes.len())).map(move |position| NodeId { frame, position })
     }
@@ -153,14 +153,14 @@ impl RunState {
         &self.planned(node).step
     }
 
-    /// The activation around this one, within the same composition.
+    /// The frame around this one, within the same composition.
     pub(super) fn outer(&self, frame: u32) -> Option<u32> {
         let here = self.frame(frame);
         let outer = here.parent?.frame;
         (self.frame(outer).activation == here.activation).then_some(outer)
     }
 
-    /// The names that a chain begins with.
+    /// The names that a chain starts with.
     fn chain_names(&self, plan: &Plan, input: &Value) -> Value {
         let mut names = match input {
             Value::Object(given) => (**given).clone(),
@@ -173,7 +173,7 @@ impl RunState {
         names.into()
     }
 
-    /// Makes a name known to the chain around a body; other dialects have no such names.
+    /// Sets a name in the state of the enclosing chain; other dialects have no such state.
     fn name(&mut self, frame: u32, name: Arc<str>, value: Value) {
         if let Value::Object(names) = &mut self.activation_mut(frame).names {
             names.insert(name, value);
@@ -190,7 +190,7 @@ impl RunState {
         ])
     }
 
-    /// The only function that changes a run. A fact that does not fit changes nothing.
+    /// The only function that changes a run. An illegal fact changes nothing.
     pub(super) fn apply(&mut self, entry: &Entry) -> Result<(), IllegalFact> {
         self.check_fact(entry)?;
         self.seq = entry.seq + 1;
@@ -263,9 +263,9 @@ impl RunState {
                 self.advance(*node, entry)?;
                 let step = self.step(*node).clone();
                 let record = self.step_state_mut(*node);
-                // The engine's own end is no attempt of the tool.
+                // A stop of the engine is no attempt of the tool.
                 record.candidate_attempts -= 1;
-                // What was never answered may have been done.
+                // An unanswered call may have done its work.
                 let tool = super::advance::tool_spec(super::advance::candidate_call(
                     &step,
                     record.candidate,
@@ -277,7 +277,7 @@ impl RunState {
             Fact::BackedOff { node, failure, until_ms } => {
                 self.advance(*node, entry)?;
                 let record = self.step_state_mut(*node);
-                // A probe that is asked again is no failed attempt of the tool.
+                // Another call of a probe is no failed attempt of the tool.
                 let is_attempt = record.doubt.is_none();
                 if is_attempt {
                     record.note_failure(failure);
@@ -341,7 +341,7 @@ impl RunState {
                 self.closable_frames.insert(*frame);
             }
             Fact::Closed { frame, failed, is_final } => self.close(*frame, *failed, *is_final),
-            // What follows from them comes after them.
+            // The following facts record the consequence.
             Fact::Refused { .. } | Fact::CancelAsked { .. } => {}
             Fact::RollbackAsked { by } => {
                 self.rollback_asked = Some(by.clone());
@@ -395,7 +395,7 @@ impl RunState {
         Ok(())
     }
 
-    /// Whether an entry is the next one, about something that exists, of a run that is not over.
+    /// Whether an entry is the next one, about an existing step or frame, of an unfinished run.
     fn check_fact(&self, entry: &Entry) -> Result<(), IllegalFact> {
         let is_next = entry.seq == self.seq;
         let begins = matches!(entry.fact, Fact::Started(_));
@@ -426,7 +426,7 @@ impl RunState {
         self.open(0, 0, None, None);
     }
 
-    /// An activation of a composition whose own steps come in the next activation of a body.
+    /// An activation of a composition, whose own steps come with the next frame.
     fn activation(&self, plan: Arc<Plan>, input: &Value) -> Activation {
         let root = index(self.frames.len());
         let names = match plan.composition.body.flow {
@@ -436,7 +436,7 @@ impl RunState {
         Activation { names, ..Activation::new(plan, input.clone(), root) }
     }
 
-    /// An attempt begins: the first of its tool, or one more of the same.
+    /// Starts an attempt: the first of its tool, or another one.
     fn begin_attempt(
         &mut self,
         node: NodeId,
@@ -474,8 +474,8 @@ impl RunState {
         self.open(at, 0, Some(node), None);
     }
 
-    /// An atomic composition is not entered before it is allowed as a whole. One that was made at run
-    /// time is: nobody was asked about it.
+    /// An atomic composition is entered only after consent to the whole. One that was expanded at
+    /// run time is an exception: no question covered it.
     fn mark_covered(&mut self) {
         let at = index(self.activations.len() - 1);
         let entered = &mut self.activations[at as usize];
@@ -543,12 +543,12 @@ impl RunState {
         });
     }
 
-    /// Whether a body is what a composition takes a step back with.
+    /// Whether a body belongs to a composition that rolls a step back.
     pub(super) fn body_rolls_back(&self, activation: u32, body: BodyIndex) -> bool {
         self.activations[activation as usize].is_rollback && body == 0
     }
 
-    /// Counts an activation of a body, in its composition and in those around it.
+    /// Counts an open frame, in its composition and in enclosing ones.
     fn count_open(&mut self, activation: u32, count: impl Fn(&mut u32)) {
         let mut at = Some(activation);
         while let Some(activation) = at {
@@ -558,7 +558,7 @@ impl RunState {
         }
     }
 
-    /// A program goes on with a step.
+    /// A program continues with a step.
     fn visit(&mut self, frame: u32, position: u32) {
         self.visits += 1;
         let here = &mut self.frames[frame as usize];
@@ -574,7 +574,7 @@ impl RunState {
         self.push_ready(node);
     }
 
-    /// A chain's state says how often each of its own steps was tried again.
+    /// A chain's state holds the number of retries of each of its steps.
     fn count_retry(&mut self, node: NodeId) {
         if self.is_root(node.frame) {
             let position = self.frame(node.frame).step_position(node.position);
@@ -584,7 +584,7 @@ impl RunState {
         }
     }
 
-    /// Moves a step along its table.
+    /// Applies the transition table to a step.
     fn advance(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         let held = self.holds_slot(node);
         let frame = &mut self.frames[node.frame as usize];
@@ -625,7 +625,7 @@ impl RunState {
         self.closable_frames.insert(frame);
     }
 
-    /// Moves a settled step along its table; nobody waits for that.
+    /// Applies the transition table to a settled step; no other step depends on that.
     fn advance_rollback(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         let record = self.step_state_mut(node);
         let before = std::mem::take(&mut record.node);
@@ -650,7 +650,7 @@ impl RunState {
         Err(IllegalFact)
     }
 
-    /// A step's last fact: whoever waits for it waits for one less.
+    /// A step is settled: its dependants wait for one step less.
     fn settle(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         self.advance(node, entry)?;
         let record = self.step_state_mut(node);
@@ -696,7 +696,7 @@ impl RunState {
             record.has_final_failure |= is_final;
         }
         self.count_open(activation, |open| *open -= 1);
-        // A composition whose own steps are over waits for the branches that lost a race.
+        // A composition whose own steps are done waits for the branches that lost a race.
         let mut at = Some(activation);
         while let Some(activation) = at {
             let around = &self.activations[activation as usize];

@@ -1,8 +1,8 @@
-//! Calls that are under way when a run stops going forward.
+//! Calls under way when a run stops going forward.
 //!
-//! A call that only reads is abandoned. One that may write is awaited up to its deadline, and an
-//! answer that comes counts as what it says: its output serves the undo. What stays silent is in
-//! doubt, and only then is anything taken back.
+//! A call that only reads is abandoned. A call that may write is awaited up to its deadline, and
+//! its answer counts: the rollback uses its output. A call without an answer is in doubt. The
+//! rollback starts only after that.
 
 use super::advance::{TurnBuilder, candidate_call, tool_spec};
 use super::in_doubt::lost_message;
@@ -22,16 +22,16 @@ impl RunState {
         tool.annotations.impact() == Impact::Reads
     }
 
-    /// Whether nothing new starts in the body around a step.
+    /// Whether nothing new starts in the frame around a step.
     pub(super) fn is_stopped(&self, node: NodeId) -> bool {
         self.frame(node.frame).stopped.is_some()
     }
 }
 
 impl TurnBuilder<'_> {
-    /// The body around a call that is under way has stopped.
+    /// The frame around a running call has stopped.
     pub(super) fn stop_call(&mut self, node: NodeId) {
-        // Of a run that was only just read, nothing is under way.
+        // A run that was just loaded has no running calls.
         if self.ends_on_resume {
             return;
         }
@@ -43,7 +43,7 @@ impl TurnBuilder<'_> {
         self.set_stop_timer(node);
     }
 
-    /// Says when a call is awaited no longer, where its step gives it no time.
+    /// Sets the timer for the end of the wait, if the step has no timeout.
     pub(super) fn set_stop_timer(&mut self, node: NodeId) {
         if self.state.step(node).timeout_ms.is_none() {
             let timer =
@@ -53,7 +53,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// A call was awaited as long as it may be; that it ends is heard as its answer.
+    /// The wait for a call is over; the abort arrives as its answer.
     pub(super) fn stop_timed_out(&mut self, node: NodeId) {
         if self.state.is_stopped(node) {
             let attempt = self.state.step_state(node).attempts;
@@ -61,9 +61,9 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// Whether a person is asked about a call in doubt although everything around it has stopped:
-    /// something is taken back next, and what that is depends on the answer. A branch that lost a
-    /// race holds up nobody, and taking back cannot wait.
+    /// Whether a person is asked about a call in doubt although everything around it has stopped: a
+    /// rollback follows, and depends on the answer. A branch that lost a race blocks nothing, and a
+    /// rollback cannot wait.
     pub(super) fn asks_after_stop(&self, node: NodeId) -> bool {
         let Some(stopped) = &self.state.frame(node.frame).stopped else { return true };
         let lost_a_race = stopped.code == Code::Cancelled && self.state.frame(0).stopped.is_none();
@@ -74,7 +74,7 @@ impl TurnBuilder<'_> {
     }
 }
 
-/// The failure of a call that may write and was awaited in vain.
+/// The failure of a call that may write and did not answer.
 pub(super) fn unanswered_failure(what: String, unfound: Option<&str>) -> Failure {
     let failure = Failure::transient(Code::InDoubt, lost_message(what, unfound));
     Failure { in_doubt: true, ..failure }

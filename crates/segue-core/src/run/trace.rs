@@ -1,8 +1,8 @@
-//! Where a run stands in a trace, as W3C Trace Context has it.
+//! The trace context of a run, after W3C Trace Context.
 //!
-//! Nothing is drawn and nothing is kept: the id of every span follows from the run and from the entry
-//! that it is about. So whoever calls a tool and whoever tells of the call afterwards name the same
-//! span without having spoken, and a run that goes on after a crash goes on in the same trace.
+//! Nothing is random and nothing is stored: the id of every span follows from the run and the entry
+//! that it describes. So the tool call and the exporter name the same span independently, and a run
+//! that is resumed after a crash continues the same trace.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,26 +13,26 @@ use sha2::{Digest as _, Sha256};
 use super::CallId;
 use super::journal::NodeId;
 
-/// The trace of a run. Written as a `traceparent`; a run that nobody asked for within a trace has a
-/// parent of zeros there.
+/// The trace of a run. Stored as a `traceparent`; a run without a parent span has a parent of
+/// zeros.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct TraceContext {
-    /// The trace.
+    /// The trace id.
     pub trace_id: [u8; 16],
-    /// The span of whoever asked for the run.
+    /// The span of the caller that started the run.
     pub parent: Option<SpanId>,
-    /// Whether anybody keeps what is told.
+    /// Whether the trace is sampled.
     pub is_sampled: bool,
 }
 
-/// The name of a span within its trace.
+/// The id of a span within its trace.
 pub type SpanId = [u8; 8];
 
-/// What a span is about.
+/// The subject of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanSubject {
-    /// The run; not from 0 on when it was over and taken up again to be taken back.
+    /// The run; above 0 for a finished run that was opened again by a rollback.
     Run(u32),
     /// A step.
     Step(NodeId),
@@ -41,7 +41,7 @@ pub enum SpanSubject {
 }
 
 impl TraceContext {
-    /// The trace of a run that nobody asked for within one: it has the run's own id.
+    /// The trace of a run without a parent: its id is the run's own.
     pub fn of_run(run_id: &str) -> TraceContext {
         let digits = run_id.replace('-', "");
         let hashed = || {
@@ -52,7 +52,7 @@ impl TraceContext {
         TraceContext { trace_id, parent: None, is_sampled: true }
     }
 
-    /// The trace that a caller's `traceparent` names; nothing when it cannot be read.
+    /// Parses a caller's `traceparent`; `None` if it is invalid.
     pub fn parse(traceparent: &str) -> Option<TraceContext> {
         TraceContext::read(traceparent).filter(|trace| trace.parent.is_some())
     }
@@ -61,7 +61,7 @@ impl TraceContext {
         let mut parts = text.trim().split('-');
         let (version, trace_id) = (bytes::<1>(parts.next()?)?, bytes::<16>(parts.next()?)?);
         let (parent, flags) = (bytes::<8>(parts.next()?)?, bytes::<1>(parts.next()?)?);
-        // Later versions may say more; this one does not.
+        // Later versions may have more fields; this one has not.
         let is_readable = match version {
             [0] => parts.next().is_none(),
             [version] => version != 0xff,
@@ -72,7 +72,7 @@ impl TraceContext {
         (is_readable && is_named).then_some(TraceContext { trace_id, parent, is_sampled: is_kept })
     }
 
-    /// The name of a span of this run.
+    /// The id of a span of this run.
     pub fn span(&self, run_id: &str, of: SpanSubject) -> SpanId {
         let name = match of {
             SpanSubject::Run(0) => format!("{run_id}/run"),
@@ -86,12 +86,12 @@ impl TraceContext {
         };
         let digest = Sha256::digest(name.as_bytes());
         let mut span: SpanId = std::array::from_fn(|at| digest[at]);
-        // All zeros is the word for none.
+        // All zeros means no span.
         span[7] |= 1;
         span
     }
 
-    /// What is sent along with a call, so that whoever is called goes on in the same trace.
+    /// The `traceparent` of a call, so that the tool continues the trace.
     pub fn traceparent(&self, span: SpanId) -> Arc<str> {
         TraceContext { parent: Some(span), ..self.clone() }.to_string().into()
     }
@@ -121,7 +121,7 @@ impl From<TraceContext> for String {
     }
 }
 
-/// So many bytes in lower-case hex, and nothing else.
+/// Exactly N bytes in lower-case hex.
 fn bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     if text.len() != 2 * N || !text.bytes().all(is_hex) {
@@ -148,7 +148,7 @@ mod tests {
         let sent = trace.traceparent([1; 8]);
         assert_eq!(&*sent, "00-0af7651916cd43dd8448eb211c80319c-0101010101010101-01");
         assert!(!TraceContext::parse(&GIVEN.replace("-01", "-00")).unwrap().is_sampled);
-        // A later version may say more.
+        // A later version may have more fields.
         assert!(TraceContext::parse(&format!("cc{}-more", &GIVEN[2..])).is_some());
     }
 

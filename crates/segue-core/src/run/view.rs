@@ -20,7 +20,7 @@ use crate::view::{
     WaitView,
 };
 
-/// What to do about a call in doubt.
+/// The hint for a call in doubt.
 fn resolve_doubt(state: &RunState) -> String {
     let run = state.started.as_ref().map_or("RUN", |started| &*started.run_id);
     format!(
@@ -55,7 +55,7 @@ pub(super) fn run_view(state: &RunState) -> RunView {
     view.steps.reserve(state.frames.iter().map(|frame| frame.nodes.len()).sum());
     let mut said = Vec::new();
     add_steps(state, 0, true, &mut said, &mut view);
-    // The cause before what came of it.
+    // The cause comes before its consequences.
     view.errors.sort_by_key(|error| error.phase == "rollback");
     if state.status == RunStatus::Running {
         view.waiting_for = questions(state).map(|question| wait_view(&question)).collect();
@@ -70,7 +70,7 @@ pub(super) fn run_view(state: &RunState) -> RunView {
     view
 }
 
-/// Every output key with its value. Where a composition says nothing else, that is its output.
+/// Every output key with its value; the default output of a composition.
 fn shared_results(state: &RunState) -> Shared<Map> {
     let has_own_output = state.plan_of(0).composition.output.is_some();
     match &state.output {
@@ -79,7 +79,7 @@ fn shared_results(state: &RunState) -> Shared<Map> {
     }
 }
 
-/// The questions that stand.
+/// The open questions.
 pub(super) fn questions(state: &RunState) -> impl Iterator<Item = Question> {
     let frames = 0..u32::try_from(state.frames.len()).unwrap_or(u32::MAX);
     let nodes = frames.flat_map(|frame| state.nodes_of(frame));
@@ -87,7 +87,7 @@ pub(super) fn questions(state: &RunState) -> impl Iterator<Item = Question> {
     state.consent_question().into_iter().chain(of_steps)
 }
 
-/// What a step asks a person, if it does.
+/// The question of a step, if it has one.
 pub(super) fn question(state: &RunState, node: NodeId) -> Option<Question> {
     let (record, step) = (state.step_state(node), state.step(node));
     let tool = |candidate| tool_spec(candidate_call(step, candidate)).id.clone();
@@ -110,12 +110,12 @@ pub(super) fn question(state: &RunState, node: NodeId) -> Option<Question> {
     Some(Question { id, step: state.path(node), kind })
 }
 
-/// Whether a tool may be called, and everything that a yes to it covers.
+/// The question whether a tool may be called, with everything that a yes covers.
 fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) -> QuestionKind {
     let tool = tool_spec(candidate_call(state.step(node), candidate));
     let parts = declared_calls(state, node, candidate);
     let (effect, planned) = (tool.annotations.impact(), state.planned(node));
-    // What a composition did is taken back by its own steps.
+    // A composition is rolled back by its own steps.
     let can_roll_back = match tool.composition {
         Some(_) => parts.iter().all(|part| part.can_roll_back),
         None => planned.can_roll_back(candidate),
@@ -130,7 +130,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
     }
 }
 
-/// Everything that a yes to a question covers, what it calls first.
+/// Everything that a yes covers, forward calls first.
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     let of = |declared: &DeclaredCall| {
         let DeclaredCall { tool, effect, arguments, can_roll_back, is_rollback, .. } =
@@ -171,29 +171,29 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     }
 }
 
-/// A call that would take a step back, as it is written: what it reads is not known yet.
+/// The rollback call of a step, as written: its references have no values yet.
 fn rollback_call(call: &ToolCall) -> RollbackCall {
     let (tool, args) = (tool_spec(call), call.parameters.template.to_value());
     RollbackCall { tool: tool.id.clone(), args, effect: tool.annotations.impact() }
 }
 
-/// Who decided what and when, in the order of the journal.
+/// The decisions with person and time, in the order of the journal.
 pub(super) fn decisions(state: &RunState, journal: &[Entry]) -> Vec<DecisionView> {
     let decision = |entry: &Entry| match &entry.fact {
-        Fact::Consented { by } => Some((by.clone(), "allowed the run".to_owned())),
+        Fact::Consented { by } => Some((by.clone(), "approved the run".to_owned())),
         Fact::Granted { node, by } => {
             Some((by.clone(), format!("allowed `{}`", state.path(*node))))
         }
         Fact::Resolved { node, done, by } => {
             let what = if *done { "was done" } else { "was not done" };
-            Some((by.clone(), format!("found that `{}` {what}", state.path(*node))))
+            Some((by.clone(), format!("reported that `{}` {what}", state.path(*node))))
         }
         Fact::Refused { node: None, by } => Some((by.clone(), "refused the run".to_owned())),
         Fact::Refused { node: Some(node), by } => {
             Some((by.clone(), format!("refused `{}`", state.path(*node))))
         }
         Fact::CancelAsked { by } => Some((by.clone(), "cancelled the run".to_owned())),
-        Fact::RollbackAsked { by } => Some((by.clone(), "wanted it to be taken back".to_owned())),
+        Fact::RollbackAsked { by } => Some((by.clone(), "requested a rollback".to_owned())),
         Fact::Succeeded { node, output, .. }
             if matches!(state.step(*node).kind, StepKind::Approve { .. }) =>
         {
@@ -226,7 +226,7 @@ fn wait_view(question: &Question) -> WaitView {
             message: match rollback {
                 None => format!("may `{tool}` be called?").into(),
                 Some(RollbackCall { tool: rollback, args, .. }) => {
-                    let last = format!("and `{rollback}` with {args} to take it back");
+                    let last = format!("and `{rollback}` with {args} to roll it back");
                     format!("may `{tool}` be called, {last}?").into()
                 }
             },
@@ -260,8 +260,8 @@ fn wait_view(question: &Question) -> WaitView {
 
 /// A frame's steps, each followed by the steps inside it.
 ///
-/// A failure is reported once, at the step that it began with: what contains that step comes later.
-/// Branches that lost a race that was won do not count.
+/// A failure is reported once, at the step where it started: enclosing steps come later. Losing
+/// branches of a race that was won do not count.
 fn add_steps(
     state: &RunState,
     frame: u32,
@@ -294,7 +294,7 @@ fn add_steps(
             said.push(failure.clone());
             view.errors.push(call_error(state, node, record, failure));
         }
-        // Also in a branch that lost its race: its effect stands all the same.
+        // Also in a branch that lost its race: its side effect remains.
         let is_open =
             matches!(record.node, NodeState::RollbackFailed { .. } | NodeState::InDoubt { .. });
         view.errors.extend(error.filter(|_| is_open));
@@ -303,21 +303,21 @@ fn add_steps(
     }
 }
 
-/// A call that was ended before it answered may have done its work; where nothing takes it back,
-/// somebody should look.
+/// Warns about a call that was aborted before it answered and that no rollback covers: it may have
+/// done its work.
 fn warn_of_doubt(state: &RunState, node: NodeId, record: &StepState, view: &mut RunView) {
     if matches!(record.node, NodeState::Cancelled { in_doubt: true }) {
         let path = state.path(node);
-        let message = format!("`{path}` was ended before it answered; it may have done its work");
+        let message = format!("`{path}` was aborted before it answered; it may have done its work");
         view.warnings.push(message);
     }
 }
 
-/// References and fields that led nowhere, where the run went on nevertheless.
+/// Warns about references and fields without a value, where the run continued.
 fn warn_of_kept_references(state: &RunState, node: NodeId, record: &StepState, view: &mut RunView) {
     let path = state.path(node);
     for reference in &record.kept {
-        let message = format!("`{path}`: {reference} has no value and was kept as it is written");
+        let message = format!("`{path}`: {reference} has no value and stays as written");
         view.warnings.push(message);
     }
     let Some(given) = record.assigned_names.as_ref().filter(|_| record.node.output().is_some())
@@ -384,7 +384,7 @@ fn step_view(state: &RunState, node: NodeId, record: &StepState) -> StepView {
         output: record.node.output().map(|o| state.redact_step_value(node, o)).unwrap_or_default(),
         reason: match &record.node {
             NodeState::Skipped { reason, .. } => Some(reason.to_string()),
-            _ if record.is_reused => Some("its value is that of an earlier run".to_owned()),
+            _ if record.is_reused => Some("its value is reused from an earlier run".to_owned()),
             _ => None,
         },
         started_at: began.then_some(Timestamp(record.started_ms)),
@@ -394,7 +394,7 @@ fn step_view(state: &RunState, node: NodeId, record: &StepState) -> StepView {
     }
 }
 
-/// How a step failed on the way forward.
+/// The forward failure of a step.
 fn call_error(state: &RunState, node: NodeId, record: &StepState, failure: &Failure) -> ErrorView {
     let tool = match &state.step(node).kind {
         StepKind::Tool(_) => {
@@ -406,7 +406,7 @@ fn call_error(state: &RunState, node: NodeId, record: &StepState, failure: &Fail
     error_view(Some(state.path(node)), tool, failure, attempts_of(record), "call")
 }
 
-/// The calls that do the step's work: neither those that take it back nor its probes.
+/// The number of calls that do the step's work, without rollbacks and probes.
 fn attempts_of(record: &StepState) -> u32 {
     record.attempts - record.rollback_attempts - record.probes
 }

@@ -1,56 +1,56 @@
-//! What a schema costs before it is compiled.
+//! Computes the cost of a schema before it is compiled.
 //!
-//! The compiler writes out what a reference leads to wherever it stands: thirty definitions that each name
-//! the next one twice are a billion. And the validator goes through schemas that apply to the same value
-//! one inside the other. Both are counted here first, each definition once. Patterns are compiled wherever
-//! they stand, and names are held against all that stand side by side.
+//! The compiler inlines references: thirty definitions that each refer to the next one twice are a
+//! billion schemas. And the validator recurses over schemas that apply to the same value. Both are
+//! counted here first, visiting each definition once. Patterns are compiled at each occurrence, and
+//! names are matched with all sibling patterns.
 
 use std::collections::BTreeMap;
 
 use crate::pattern::PatternCost;
 use crate::value::{Map, Value};
 
-/// Schemas in one schema, those behind references counted wherever they are named.
+/// Maximum number of schemas, with references inlined.
 const SCHEMAS_MAX: u64 = 50_000;
 
-/// The same for small schemas, and how much larger others may become.
+/// The maximum for small schemas, and the allowed growth of others.
 const SCHEMAS_FREE: u64 = 2_000;
 const GROWTH_MAX: u64 = 50;
 
-/// Schemas inside each other, through references: the compiler recurses over them.
+/// Maximum nesting of schemas, through references: the compiler recurses over them.
 const NESTING_MAX: usize = 400;
 
-/// Schemas inside each other that apply to the same value: for each level of a value, the validator
-/// recurses over them.
+/// Maximum nesting of schemas that apply to the same value: the validator recurses over them for
+/// each level of a value.
 const SAME_VALUE_MAX: usize = 32;
 
-/// Patterns in one schema, counted as schemas are.
+/// Maximum number of patterns, with references inlined.
 const PATTERNS_MAX: u64 = 1_000;
 
-/// Operations of compiling them.
+/// Maximum number of operations for compiling them.
 const COMPILATION_MAX: u64 = 1_500_000;
 
-/// The keyword beside which the validator goes through the names once, and holds each against all patterns.
-/// Otherwise it goes through them once for each pattern.
+/// Beside this keyword the validator visits each name once and matches it with all patterns.
+/// Otherwise it visits all names once for each pattern.
 const IN_ONE_GO: &str = "additionalProperties";
 
 /// Keywords whose schemas apply to the value itself.
 const SAME_VALUE: &[&str] =
     &["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
-/// Keywords that name another schema.
+/// Keywords that refer to another schema.
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
-/// What is known of a schema that may be compiled.
+/// The cost of an accepted schema.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaCost {
-    /// Places of its dearest pattern.
+    /// The places of its most expensive pattern.
     pub(super) places: u64,
-    /// Of the patterns that a name is held against in one go: how many, and their places.
+    /// The patterns that a name is matched with at once: their number and their places.
     pub(super) names: (u64, u64),
 }
 
-/// What a schema costs, or why it is refused.
+/// The cost of a schema, or why it is rejected.
 pub(super) fn cost(schema: &Value) -> Result<SchemaCost, String> {
     let mut names = BTreeMap::new();
     let mut found = SchemaCount { schemas: 0, cost: SchemaCost { places: 1, names: (1, 1) } };
@@ -60,7 +60,7 @@ pub(super) fn cost(schema: &Value) -> Result<SchemaCost, String> {
         counting.measure(schema, 0)?;
     let max = (found.schemas.saturating_mul(GROWTH_MAX)).clamp(SCHEMAS_FREE, SCHEMAS_MAX);
     if schemas > max {
-        return Err(format!("with its references written out it has more than {max} schemas"));
+        return Err(format!("with its references inlined it has more than {max} schemas"));
     }
     if same_value > SAME_VALUE_MAX {
         return Err(format!(
@@ -69,18 +69,18 @@ pub(super) fn cost(schema: &Value) -> Result<SchemaCost, String> {
     }
     if patterns > PATTERNS_MAX || compilation > COMPILATION_MAX {
         return Err(format!(
-            "with its references written out it has more than {PATTERNS_MAX} patterns, or as much in fewer"
+            "with its references inlined its patterns cost more than {PATTERNS_MAX} simple ones"
         ));
     }
     Ok(found.cost)
 }
 
-/// What the patterns of one schema cost, those inside it not counted.
+/// The cost of the patterns of one schema, without those of nested schemas.
 #[derive(Default)]
 struct Patterns {
     count: u64,
     compilation: u64,
-    /// Places of the dearest, and of all that names are held against.
+    /// The places of the most expensive pattern, and of all that names are matched with.
     dearest: u64,
     of_names: u64,
 }
@@ -100,12 +100,12 @@ impl Patterns {
         Ok(sum)
     }
 
-    /// Counts one; says how many places it has.
+    /// Counts a pattern, and returns its places.
     fn add(&mut self, pattern: &str) -> Result<u64, String> {
         let PatternCost { places, compilation } = match PatternCost::of(pattern) {
             Ok(weight) => weight,
             Err(error) if error.is_limit => return Err(error.message),
-            // Schemas have words of their own for some patterns, which the compiler translates.
+            // Schemas have escapes of their own, which the compiler translates.
             Err(_) => {
                 PatternCost { places: rough_places(pattern), compilation: rough_places(pattern) }
             }
@@ -117,14 +117,14 @@ impl Patterns {
     }
 }
 
-/// What stands in a schema as it is written.
+/// Counts of a schema as written.
 struct SchemaCount {
     schemas: u64,
     cost: SchemaCost,
 }
 
 impl SchemaCount {
-    /// Counts schemas and patterns, and finds what has a name.
+    /// Counts schemas and patterns, and collects named schemas.
     fn look_through<'a>(
         &mut self,
         value: &'a Value,
@@ -164,14 +164,14 @@ impl SchemaCount {
     }
 }
 
-/// At most as many places as a pattern has that cannot be read here.
+/// An upper bound of the places of a pattern that cannot be parsed here.
 fn rough_places(pattern: &str) -> u64 {
     let numbers = pattern.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok());
     let times = numbers.map(|n: u64| n.max(1)).fold(1, u64::saturating_mul);
     (pattern.len() as u64).saturating_mul(times)
 }
 
-/// The last part of an address, without what follows `#`.
+/// The last segment of a URL, without its fragment.
 fn file_of(address: &str) -> &str {
     let address = address.split('#').next().unwrap_or("");
     address.trim_end_matches('/').rsplit('/').next().unwrap_or("")
@@ -189,7 +189,7 @@ impl SubschemaCost {
     const NOTHING: SubschemaCost =
         SubschemaCost { schemas: 0, same_value: 0, patterns: 0, compilation: 0 };
 
-    /// Adds what is compiled with it.
+    /// Adds the cost of a schema that is compiled with it.
     fn add(&mut self, other: &SubschemaCost) {
         self.schemas = self.schemas.saturating_add(other.schemas);
         self.patterns = self.patterns.saturating_add(other.patterns);
@@ -200,7 +200,7 @@ impl SubschemaCost {
 struct CostCounter<'a> {
     root: &'a Value,
     names: BTreeMap<&'a str, &'a Value>,
-    /// By address; nothing for what is being counted, which a circle leads back to.
+    /// By address; `None` while a schema is being counted, which a cycle leads back to.
     known: BTreeMap<usize, Option<SubschemaCost>>,
 }
 
@@ -236,7 +236,7 @@ impl<'a> CostCounter<'a> {
             };
             let Some(target) = target else { continue };
             let inner = self.measure(target, depth + 1)?;
-            // Definitions are compiled where they are named.
+            // Definitions are compiled where they are referenced.
             if matches!(&**keyword, "$defs" | "definitions") {
                 continue;
             }
@@ -249,7 +249,7 @@ impl<'a> CostCounter<'a> {
         Ok(sum)
     }
 
-    /// What a reference leads to, if that stands in this schema.
+    /// The target of a reference, if it is in this schema.
     fn target(&self, reference: &str) -> Option<&'a Value> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let base = match file_of(address) {

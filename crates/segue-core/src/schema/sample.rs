@@ -1,11 +1,11 @@
-//! A value that fits a schema, to stand in for one that nobody has made.
+//! Generates a sample value that matches a schema.
 //!
-//! Values are proposed, then held against the schema: what comes out fits, or nothing comes out.
-//! Proposed are, in this order, what the author wrote (`const`, `default`, `examples`, `enum`) and
-//! what the other words lead to: every declared field, so that later steps find what they read; as
-//! few items and as small numbers as there may be; texts by their format or pattern.
+//! Candidates are validated against the schema, so the result matches, or there is none. Candidates
+//! are, in this order, values that the author wrote (`const`, `default`, `examples`, `enum`), then
+//! values derived from the other keywords: every declared field, so that later steps find the
+//! fields that they read; as few items and as small numbers as allowed; texts by format or pattern.
 //!
-//! Not here: schemas that can only be met by search, such as most of `not` and `if`.
+//! Not here: schemas that need a search, such as most of `not` and `if`.
 
 mod text;
 
@@ -14,18 +14,18 @@ use std::sync::Arc;
 use super::Schema;
 use crate::value::{Map, Number, Value};
 
-/// Schemas that are looked at for one value; what needs more is given up.
+/// Schemas visited for one sample; beyond that there is none.
 const SCHEMAS_MAX: usize = 2_000;
 
-/// Nesting of what is made up. Deeper down only what must be there is.
+/// Nesting of a sample. Deeper levels have only required members.
 const DEPTH_MAX: usize = 16;
 const OPTIONAL_DEPTH_MAX: usize = 4;
 
-/// Items that are made up for one array.
+/// Maximum number of items in a generated array.
 const ITEMS_MAX: u64 = 100;
 
 impl Schema {
-    /// A value that fits; `None` when none is found.
+    /// A sample value; `None` if none is found.
     pub fn sample(&self) -> Option<Value> {
         let mut maker = SampleBuilder { root: &self.json, left: SCHEMAS_MAX };
         let proposed = maker.proposals(&self.json, 0);
@@ -34,24 +34,24 @@ impl Schema {
 }
 
 struct SampleBuilder<'a> {
-    /// What references are relative to.
+    /// The root that references are relative to.
     root: &'a Value,
     left: usize,
 }
 
 impl SampleBuilder<'_> {
-    /// The first proposal that fits a part of the schema.
+    /// The first candidate that matches a part of the schema.
     fn pick(&mut self, part: &Value, depth: usize) -> Option<Value> {
         let proposed = self.proposals(part, depth);
         let schema = Schema::new(self.alone(part));
-        // A part that cannot be compiled by itself is judged with the whole.
+        // A part that cannot be compiled alone is validated with the whole.
         if schema.check().is_err() {
             return proposed.into_iter().next();
         }
         proposed.into_iter().find(|value| schema.violations(value).is_empty())
     }
 
-    /// A part that still finds what it refers to.
+    /// A part that can still resolve its references.
     fn alone(&self, part: &Value) -> Value {
         let Value::Object(members) = part else { return part.clone() };
         let mut alone = (**members).clone();
@@ -111,13 +111,13 @@ impl SampleBuilder<'_> {
         }
     }
 
-    /// An object with every declared field, or with those only that must be there.
+    /// An object with every declared field, or only with the required ones.
     fn object(&mut self, words: &Map, depth: usize, whole: bool) -> Option<Value> {
         let declared = words.get("properties");
         let mut members = Map::new();
         if let Some(Value::Object(properties)) = declared.filter(|_| whole) {
             for (name, part) in &**properties {
-                // A field that nothing fits must be left out, if it may.
+                // A field that no value matches is left out, if it is optional.
                 if let Some(value) = self.pick(part, depth + 1) {
                     members.insert(name.clone(), value);
                 }
@@ -169,7 +169,7 @@ impl SampleBuilder<'_> {
         Some(made.into())
     }
 
-    /// Replaces items that are there already by others that fit.
+    /// Replaces duplicate items by other matching ones.
     fn make_unique(&mut self, made: &mut [Value], part: &Value, depth: usize) {
         let mut others = self.proposals(part, depth + 1).into_iter();
         let mut made_up = 0_u64;
@@ -183,7 +183,7 @@ impl SampleBuilder<'_> {
         }
     }
 
-    /// What `#/…` points to.
+    /// The target of `#/…`.
     fn resolve(&self, reference: &str) -> Option<Value> {
         let pointer = reference.strip_prefix('#')?;
         let mut at = self.root;
@@ -228,8 +228,8 @@ fn without(words: &Map, word: &str) -> Value {
         .into()
 }
 
-/// Two schemas as one that asks for both, as far as that can be said in one: fields are joined,
-/// bounds are tightened, of other words the second counts.
+/// Merges two schemas as far as one can express both: fields are joined, bounds tightened, and of
+/// other keywords the second wins.
 fn merged(one: &Value, two: &Value) -> Value {
     let (Value::Object(one), Value::Object(two)) = (one, two) else {
         return if matches!(two, Value::Object(_)) { two.clone() } else { one.clone() };
@@ -294,8 +294,8 @@ fn words_of(kind: &Value) -> Vec<Value> {
     }
 }
 
-/// The types that a value may have: as declared, else as the other words suggest. Null comes last: a
-/// value says more.
+/// The possible types of a value: as declared, else as the other keywords suggest. Null comes last,
+/// because other values are more useful.
 fn kinds(words: &Map) -> Vec<&'static str> {
     const KINDS: [&str; 7] = ["object", "array", "string", "integer", "number", "boolean", "null"];
     let mut kinds: Vec<&'static str> = match words.get("type") {

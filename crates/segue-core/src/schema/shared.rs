@@ -1,4 +1,5 @@
-//! Our shared values, as the validator reads them: borrowed, never converted, and each look is paid for.
+//! Adapts our shared values to the validator: borrowed, never converted, and each access is
+//! charged.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -12,11 +13,11 @@ use crate::budget::{BYTES_PER_OPERATION, spend_or_unwind};
 use crate::value::{Map, Number, Value};
 
 thread_local! {
-    /// What texts and names cost in the validation at hand.
+    /// The cost of texts and names in the current validation.
     static COST: Cell<SchemaCost> = const { Cell::new(SchemaCost { places: 1, names: (1, 1) }) };
 }
 
-/// Does something while texts and names cost this much.
+/// Runs `work` with this cost of texts and names.
 pub(super) fn with_cost<T>(cost: SchemaCost, work: impl FnOnce() -> T) -> T {
     let _before = RestoreCost(COST.replace(cost));
     work()
@@ -30,12 +31,12 @@ impl Drop for RestoreCost {
     }
 }
 
-/// Pays for a look at a text with a pattern.
+/// Charges for matching a text with a pattern.
 fn pay_for_text(text: &str) {
     pay_for_places(COST.get().places, text);
 }
 
-/// Pays for a look at a name with all patterns that it is held against in one go.
+/// Charges for matching a name with all patterns at once.
 fn pay_for_name(name: &str) {
     let SchemaCost { places, names: (patterns, of_names) } = COST.get();
     spend_or_unwind(patterns - 1);
@@ -47,7 +48,7 @@ fn pay_for_places(places: u64, text: &str) {
     spend_or_unwind(1 + steps / BYTES_PER_OPERATION as u64);
 }
 
-/// The representation that [`jsonschema`] is told about.
+/// The representation for [`jsonschema`].
 pub(super) struct SharedJson;
 
 impl Json for SharedJson {
@@ -181,7 +182,7 @@ impl<'a> Object<'a, SharedJson> for &'a Map {
     }
 
     fn members(&self) -> Self::MembersIter {
-        // Names are held against patterns, too.
+        // Names are matched with patterns too.
         self.keys().for_each(|key| pay_for_name(key));
         self.iter().map(|(key, value)| (&**key, value))
     }

@@ -1,12 +1,13 @@
-//! Many needles → one search for all of them, however many there are and however much they have in common.
+//! Searches for many needles at once, at a cost that does not depend on their number or overlap.
 //!
-//! The index holds the prefixes of each needle at the lengths at which a search halves what is left: of a
-//! needle of 13 bytes those of 8, 12 and 13. At each place of a text as many lookups as the longest length
-//! has bits find the longest needle that begins there. An automaton (Aho-Corasick) needs one step for
-//! that, but memory for each byte of each form of each secret, and lists of all needles inside others;
-//! both are more than a run's input may make Segue take.
+//! The index holds prefixes of each needle at the lengths of a binary search: of a needle of 13
+//! bytes those of 8, 12 and 13. At each offset of a text, one lookup per bit of the longest length
+//! finds the longest needle that begins there. An automaton (Aho-Corasick) needs one step instead,
+//! but memory for each byte of each encoding of each secret, and lists of needles inside others; a
+//! run's input could make both too large.
 //!
-//! Prefixes are known by their length and a hash of 61 bits. Two that share both would be taken for one.
+//! Prefixes are identified by their length and a hash of 61 bits. Two that share both would be
+//! confused.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,16 +16,16 @@ use std::ops::Range;
 const PRIME: u64 = (1 << 61) - 1;
 const BASE: u64 = 0x0b5a_3c7d_91e2_46f3;
 
-/// Bytes of a text that are hashed at a time, if no needle is longer.
+/// Bytes of a text hashed at a time, if no needle is longer.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What is not worked out yet.
+/// Not computed yet.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Needles that are looked for together.
+/// An index of needles.
 #[derive(Clone)]
 pub(super) struct SecretIndex {
-    /// By length and hash: the longest needle that the prefix begins with.
+    /// By length and hash: the longest needle that the prefix starts with.
     prefixes: BTreeMap<(u32, u64), u32>,
     /// Powers of the base by 1, 2, 4, … up to the longest needle.
     powers: Vec<u64>,
@@ -60,7 +61,7 @@ impl SecretIndex {
         index
     }
 
-    /// The lengths at which a search for a length halves what is left: its bits, one after the other.
+    /// The lengths of a binary search for a length: its bits, one after the other.
     fn halves(&self, length: usize) -> Vec<usize> {
         let bits = (0..self.powers.len()).rev().filter(|bit| length & (1 << bit) != 0);
         bits.scan(0, |sum, bit| {
@@ -70,7 +71,7 @@ impl SecretIndex {
         .collect()
     }
 
-    /// Works out the longest needle that a prefix in the index begins with.
+    /// Computes the longest needle that an indexed prefix starts with.
     fn settle(&mut self, hashes: &Hashes, length: usize) -> u32 {
         let key = hashes.prefix(length);
         match self.prefixes.get(&key) {
@@ -90,7 +91,7 @@ impl SecretIndex {
         found
     }
 
-    /// Where needles stand in a text, in order; those that overlap as one.
+    /// The ranges of needles in a text, in order; overlapping ones merged.
     pub(super) fn find(&self, text: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         let step = CHUNK_BYTES.max(self.longest);
@@ -114,7 +115,7 @@ impl SecretIndex {
         found
     }
 
-    /// The length of the longest needle that begins at a place, with so much behind it.
+    /// The length of the longest needle at an offset, with so many bytes left.
     fn longest_at(&self, hashes: &Hashes, at: usize, room: usize) -> usize {
         let (mut length, mut power, mut found) = (0, 1, 0);
         for (bit, step) in self.powers.iter().enumerate().rev() {
@@ -133,10 +134,10 @@ impl SecretIndex {
     }
 }
 
-/// Which bytes needles begin with: most places of most texts are passed over without a lookup.
+/// The first bytes of all needles: most offsets of most texts need no lookup.
 #[derive(Clone)]
 struct FirstBytes {
-    /// How many bytes are looked at.
+    /// How many bytes it compares.
     width: usize,
     bits: Vec<u64>,
 }
@@ -177,12 +178,12 @@ impl Hashes {
         Hashes(std::iter::once(0).chain(text.iter().scan(0, next)).collect())
     }
 
-    /// What the first bytes are known by.
+    /// The key of the first bytes.
     fn prefix(&self, length: usize) -> (u32, u64) {
         (as_u32(length), self.0[length])
     }
 
-    /// The hash of some bytes from a place on, with the power of the base by their number.
+    /// The hash of some bytes from an offset, with the power of the base for their number.
     fn window(&self, at: usize, length: usize, power: u64) -> u64 {
         reduced(self.0[at + length] + PRIME - times(self.0[at], power))
     }
@@ -199,7 +200,7 @@ fn reduced(sum: u64) -> u64 {
     if sum >= PRIME { sum - PRIME } else { sum }
 }
 
-/// Needles come from values, which are smaller than this by far.
+/// Needles come from values, which are far smaller.
 fn as_u32(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(UNKNOWN - 1)
 }
@@ -210,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// The same by looking for each needle at each place.
+    /// The same by comparing each needle at each offset.
     fn slowly(needles: &[Vec<u8>], text: &[u8]) -> Vec<Range<usize>> {
         let mut found: Vec<Range<usize>> = Vec::new();
         for at in 0..text.len() {
@@ -236,7 +237,7 @@ mod tests {
         }
     }
 
-    /// Also across the places at which a text is taken apart.
+    /// Also across the chunks of a text.
     #[test]
     fn a_long_text_is_searched_as_a_whole() {
         let needles = [b"needle".to_vec(), vec![b'x'; CHUNK_BYTES + 10], b"xy".to_vec()];

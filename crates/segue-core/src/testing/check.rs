@@ -1,4 +1,4 @@
-//! Whether a file with tests speaks of what there is: steps, tools, and values that they may have.
+//! Checks a test file: its steps and tools exist, and its values match their schemas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::source::{Source, Span};
 use crate::types::Type;
 use crate::value::Value;
 
-/// The tools that a composition is tested with: those that are known; those that only the tests
-/// declare or answer for; and compositions that a test answers for as a whole.
+/// The catalog of a test: known tools, tools that only the tests declare or mock, and compositions
+/// that a test mocks as a whole.
 pub fn catalog_for(
     file: &TestFile,
     composition: &Source,
@@ -31,7 +31,7 @@ pub fn catalog_for(
 ) -> Catalog {
     let mut catalog = known.clone();
     for tool in &file.declared {
-        // What is really known of a tool goes before what a test says of it.
+        // The definition of a known tool takes precedence over a test's declaration.
         if known.get(&tool.id).is_none() {
             catalog.insert(tool.clone());
         }
@@ -59,8 +59,7 @@ pub fn catalog_for(
     catalog
 }
 
-/// Everything in a file with tests that cannot be meant. `pure` are the tools that may really be
-/// called.
+/// Errors in a test file. `pure` are the tools that a test may really call.
 pub fn check(file: &TestFile, plan: &Plan, catalog: &Catalog, pure: &[ToolId]) -> Vec<Diagnostic> {
     let mut steps = BTreeMap::new();
     add_steps(plan, 0, "", &mut steps);
@@ -90,18 +89,18 @@ fn add_steps(plan: &Plan, body: u32, outer: &str, steps: &mut Steps) {
 
 struct Check<'a> {
     steps: Steps,
-    /// Whether there may be steps that nobody knows yet.
+    /// Whether there may be further steps, which `expand` makes at run time.
     is_open: bool,
     catalog: &'a Catalog,
     pure: &'a [ToolId],
     findings: Vec<Diagnostic>,
 }
 
-/// What a name leads to.
+/// The target of a name.
 enum NameTarget {
     /// A tool, or a step that calls one.
     Tool(Arc<ToolSpec>),
-    /// A step that makes no call of its own, or of which nothing is known.
+    /// A step without a call of its own, or an unknown one.
     Step,
 }
 
@@ -112,14 +111,14 @@ impl Check<'_> {
         self.findings.push(finding);
     }
 
-    /// The step of a name: an iteration counts as its step.
+    /// The step of a name; an iteration refers to its step.
     fn step(&self, name: &str) -> Option<NameTarget> {
         let plain = without_iterations(name);
         let (_, tool) = self.steps.iter().find(|(path, _)| refers_to_step(&plain, path))?;
         Some(tool.clone().map_or(NameTarget::Step, NameTarget::Tool))
     }
 
-    /// What a name of a tool or a step means; unknown ones are found.
+    /// The target of a tool or step name; unknown names are reported.
     fn meant(&mut self, name: &LocatedName) -> Option<NameTarget> {
         match (self.step(&name.value), self.catalog.find(&name.value)) {
             (Some(tool @ NameTarget::Tool(_)), _) => return Some(tool),
@@ -168,17 +167,17 @@ impl Check<'_> {
         }
     }
 
-    /// A tool never answers what its own schema forbids.
+    /// A mocked value must match the tool's output schema.
     fn fits(&mut self, value: &Node, schema: &Schema, tool: &ToolSpec) {
         for violation in schema.violations(&value.to_value()) {
             let span = value.at_pointer(&violation.pointer).span;
-            let message = format!("`{}` does not answer so: {violation}", tool.id);
-            let help = format!("`segue tools show {}` shows what it answers", tool.id);
+            let message = format!("the answer does not fit `{}`: {violation}", tool.id);
+            let help = format!("`segue tools show {}` shows its output schema", tool.id);
             self.error(Code::OutputSchema, span, message, Some(help));
         }
     }
 
-    /// Arguments that the tool does not have are never given to it.
+    /// Expected arguments must exist in the tool's input schema.
     fn arguments(&mut self, arguments: &Located<Value>, tool: &ToolSpec) {
         let (Type::Object(known), Value::Object(given)) = (tool.input.ty(), &arguments.value)
         else {
@@ -200,8 +199,8 @@ impl Check<'_> {
                 |tool: &&ToolId| fits(&real.value, tool.name()) || fits(&real.value, tool.as_str());
             if !self.pure.iter().any(|tool| is_pure(&tool)) {
                 let names: Vec<&str> = self.pure.iter().map(ToolId::name).collect();
-                let message = format!("`{}` is no tool that tests may really call", real.value);
-                let help = format!("tools that touch nothing: {}", names.join(", "));
+                let message = format!("tests may not really call `{}`", real.value);
+                let help = format!("tools without side effects: {}", names.join(", "));
                 self.error(Code::InvalidField, real.span, message, Some(help));
             }
         }

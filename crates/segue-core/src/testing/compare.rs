@@ -1,4 +1,4 @@
-//! What was expected of a run against what happened.
+//! Compares the expectations of a test with what happened.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::source::Span;
 use crate::value::Value;
 use crate::view::{ErrorView, RunView, StepStatus};
 
-/// One thing that is not as expected.
+/// An unmet expectation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnmetExpectation {
-    /// Where it was expected.
+    /// The span of the expectation.
     pub span: Span,
-    /// What is not as expected.
+    /// The message.
     pub message: String,
-    /// What to do, where there is one thing.
+    /// What to do, if there is one thing to do.
     pub help: Option<String>,
-    /// The values that differ.
+    /// The differing values.
     pub difference: Option<Difference>,
 }
 
-/// Two values that should be alike.
+/// An expected and an actual value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// What was expected.
+    /// The expected value.
     pub expected: Value,
-    /// What there was.
+    /// The actual value.
     pub actual: Value,
 }
 
@@ -46,7 +46,7 @@ impl UnmetExpectation {
     }
 }
 
-/// Everything that is not as a test expects; nothing means that it passes.
+/// All unmet expectations; an empty list means that the test passes.
 pub fn compare(test: &Test, played: &TestRunResult, catalog: &Catalog) -> Vec<UnmetExpectation> {
     let judge = TestComparer { test, expect: &test.expect, played, catalog, misses: Vec::new() };
     judge.judge()
@@ -62,7 +62,7 @@ struct TestComparer<'a> {
 
 impl TestComparer<'_> {
     fn judge(mut self) -> Vec<UnmetExpectation> {
-        // What nobody answers comes first: all else may follow from it.
+        // Unanswered calls come first, because other misses may follow from them.
         if self.test.is_strict {
             self.unanswered();
         }
@@ -93,7 +93,7 @@ impl TestComparer<'_> {
         }
     }
 
-    /// How the run ends: as it is said, or well where nothing is said of failures.
+    /// Checks the status: as expected, or success if the test expects no failure.
     fn end(&mut self) {
         let view = &self.played.view;
         let expect = self.expect;
@@ -136,7 +136,7 @@ impl TestComparer<'_> {
         }
     }
 
-    /// Each expected call takes one that was made; what is left over on either side is a miss.
+    /// Matches each expected call with one that was made; unmatched ones on either side are misses.
     fn calls(&mut self) {
         for name in &self.expect.not_called {
             if let Some(made) = self.played.calls.iter().find(|made| self.means(name, made)) {
@@ -245,14 +245,14 @@ impl TestComparer<'_> {
                 let step = view.steps.iter().find(|step| refers_to_step(&name.value, &step.id));
                 let status = step.map_or("pending", |step| step.status.as_str());
                 let message =
-                    format!("expected step `{}` to be taken back, it is `{status}`", name.value);
+                    format!("expected step `{}` to be rolled back, it is `{status}`", name.value);
                 self.misses.push(UnmetExpectation::new(name.span, message));
             }
         }
         let is_expected =
             |step: &str| expected.value.iter().any(|name| refers_to_step(&name.value, step));
         for step in back.iter().filter(|step| self.test.is_strict && !is_expected(step)) {
-            let message = format!("step `{step}` was taken back unexpectedly");
+            let message = format!("step `{step}` was rolled back unexpectedly");
             self.misses.push(UnmetExpectation::new(expected.span, message));
         }
     }
@@ -299,7 +299,7 @@ impl TestComparer<'_> {
     }
 }
 
-/// Of a value what can be compared with a part: members that the part does not name are left out.
+/// The part of a value that can be compared with another: only members that the other has.
 fn cut_to(value: &Value, part: &Value) -> Value {
     match (value, part) {
         (Value::Object(has), Value::Object(wanted)) => {
@@ -333,7 +333,7 @@ fn missing_call(call: &ExpectedCall, near: Option<&TestCall>) -> UnmetExpectatio
     }
 }
 
-/// A call in words.
+/// Describes a call.
 fn described(made: &TestCall) -> String {
     const ARGS_CHARS_MAX: usize = 200;
     let args = made.args.to_json();
@@ -344,7 +344,7 @@ fn described(made: &TestCall) -> String {
     format!("call of `{}` by step `{}` with {args}", made.tool, made.step)
 }
 
-/// The first thing that went wrong, for a run that should not have failed.
+/// The first error, for a run that should not have failed.
 fn because(view: &RunView) -> String {
     view.errors.first().map_or_else(String::new, |error| format!(": {}", described_error(error)))
 }

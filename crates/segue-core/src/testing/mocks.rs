@@ -1,4 +1,4 @@
-//! Which answer a call gets: the mocks of a test, and how often each was used.
+//! Selects the answer to a call from the mocks of a test, and counts their use.
 
 use super::{Located, MockResponse, Test, ToolMock, includes, without_visits};
 use crate::catalog::{Catalog, ToolLookup};
@@ -29,7 +29,7 @@ impl QueuedMock {
         QueuedMock { mock: mock.clone(), tool, used: vec![0; mock.responses.len()] }
     }
 
-    /// How closely it speaks of a call; nothing when it does not.
+    /// How specifically it matches a call; `None` if it does not.
     fn rank(&self, call: &Call) -> Option<u8> {
         let name = &*self.mock.name.value;
         let path = without_visits(&call.step);
@@ -60,8 +60,8 @@ impl QueuedMock {
     }
 }
 
-/// Whether a call is the step's own work: not that of a fallback, an undo or a probe. The key of a
-/// fallback says which one it is.
+/// Whether a call is the step's own work, not a fallback, a rollback or a probe. The key of a
+/// fallback contains its number.
 fn is_own_work(call: &Call) -> bool {
     let last = call.key.rsplit_once('/').map_or(&*call.key, |(_, last)| last);
     call.purpose == Purpose::Work && !last.contains('~')
@@ -74,8 +74,8 @@ impl MockQueue {
         MockQueue { own: lines(&test.mocks), shared: lines(shared) }
     }
 
-    /// The answer to a call: that of the mock that speaks of it most closely, the test's own first.
-    /// Nothing when no mock speaks of it; an error when the one that does has no answer left.
+    /// The answer to a call, from the most specific mock, the test's own first. `None` if no mock
+    /// matches; an error if the matching one has no answer left.
     pub(super) fn answer(&mut self, call: &Call) -> Option<Result<MockResponse, String>> {
         let closest = |lines: &[QueuedMock]| {
             let ranks = lines.iter().enumerate().map(|(at, line)| (line.rank(call), at));
@@ -91,14 +91,14 @@ impl MockQueue {
             .all(|(answer, used)| answer.times.is_some_and(|times| *used >= times));
         Some(line.pick(call).ok_or_else(|| {
             if is_used_up {
-                format!("every answer of `{name}` was used already")
+                format!("all answers of `{name}` are used")
             } else {
-                format!("no answer of `{name}` is for these arguments")
+                format!("no answer of `{name}` matches these arguments")
             }
         }))
     }
 
-    /// Answers of the test that were used less often than they say, with how often that was.
+    /// Answers of the test that were used less often than declared, with both counts.
     pub(super) fn unused(&self) -> Vec<(Located<String>, u32, Option<u32>)> {
         let mut unused = Vec::new();
         for line in &self.own {
@@ -114,7 +114,7 @@ impl MockQueue {
     }
 }
 
-/// An answer alone stands behind its name; one of a list has a place of its own.
+/// A single answer is reported at its name; one of a list at its own span.
 fn first_of(answer: Span, name: Span) -> Span {
     if answer == Span::default() { name } else { answer }
 }

@@ -1,11 +1,10 @@
-//! Tests of compositions: a run with mocked tools, in time that is only counted, and what was
-//! expected of it.
+//! Tests of compositions: runs with mocked tools in simulated time, compared with expectations.
 //!
-//! `text → TestFile → check → TestRun → TestRunResult → verdict`. Everything that is decided about a test is
-//! decided here; whoever runs it only lends real tools to those calls that ask for them. A recorded
-//! run takes the way back: what its tools answered becomes a text ([`record`]).
+//! `text → TestFile → check → TestRun → TestRunResult → compare`. All decisions about a test are
+//! made here; the caller only performs calls of real tools where a test asks for them. Recording
+//! goes the other way: the answers of a run's tools become the text of a test ([`record`]).
 //!
-//! Not here: finding the files and telling people (the command line's).
+//! Not here: finding files and printing results, which the command line does.
 
 mod check;
 mod compare;
@@ -32,26 +31,26 @@ pub use read::read_tests;
 pub use recording::{RecordedCall, Recording, record};
 pub use test_run::{TestCall, TestRun, TestRunResult};
 
-/// Something with the place where it was written.
+/// A value with its span.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located<T> {
-    /// What.
+    /// The value.
     pub value: T,
-    /// Where.
+    /// Its span.
     pub span: Span,
 }
 
-/// A name with its place.
+/// A name with its span.
 pub type LocatedName = Located<Arc<str>>;
 
 /// The tests of one file.
 #[derive(Clone, Debug, Default)]
 pub struct TestFile {
-    /// The composition: a file, seen from this one, or a name.
+    /// The composition: a file, relative to this one, or a name.
     pub composition: Option<LocatedName>,
-    /// Tools that only the tests know.
+    /// Tools that only the tests declare.
     pub declared: Vec<Arc<ToolSpec>>,
-    /// Answers that every test has.
+    /// Mocks for every test.
     pub mocks: Vec<ToolMock>,
     /// The tests, in the order of the text.
     pub tests: Vec<Test>,
@@ -60,67 +59,67 @@ pub struct TestFile {
 /// One test.
 #[derive(Clone, Debug)]
 pub struct Test {
-    /// What it shows.
+    /// Its name.
     pub name: LocatedName,
     /// The input.
     pub input: Value,
-    /// What the caller brings along.
+    /// The caller's context.
     pub context: Value,
-    /// What the caller asks for beyond the composition.
+    /// Options of the run.
     pub options: Options,
-    /// What tools answer.
+    /// Mocks of tools.
     pub mocks: Vec<ToolMock>,
     /// Patterns of tools that are really called.
     pub real: Vec<LocatedName>,
-    /// What people answer.
+    /// Answers of people.
     pub confirm: MockDecisions,
-    /// What people say of calls that were never answered, by step.
+    /// Answers of people about calls in doubt, by step.
     pub doubts: Vec<(LocatedName, MockDecision)>,
-    /// Whether what nobody expects fails the test.
+    /// Whether unexpected calls and unused answers fail the test.
     pub is_strict: bool,
-    /// What is expected.
+    /// The expectations.
     pub expect: Expectations,
 }
 
-/// What a tool, or the calls of a step, are answered with.
+/// The answers of a tool, or to the calls of a step.
 #[derive(Clone, Debug)]
 pub struct ToolMock {
     /// The tool or the step.
     pub name: LocatedName,
-    /// In the order in which they are used.
+    /// The answers, in the order of use.
     pub responses: Vec<MockResponse>,
 }
 
-/// One answer that is ready.
+/// One mocked answer.
 #[derive(Clone, Debug)]
 pub struct MockResponse {
-    /// Where it was written.
+    /// Its span.
     pub span: Span,
     /// Members that the arguments must have.
     pub when: Option<Located<Value>>,
-    /// What is said.
+    /// The outcome.
     pub outcome: MockOutcome,
-    /// How long it takes.
+    /// The delay.
     pub delay_ms: u64,
-    /// How many calls it is for; absent means any.
+    /// The number of calls that it answers; `None` means any.
     pub times: Option<u32>,
 }
 
-/// What a mocked tool says.
+/// The outcome of a mocked call.
 #[derive(Clone, Debug)]
 pub enum MockOutcome {
-    /// A value, with its place.
+    /// A value with its span.
     Value(Node),
     /// A failure.
     Failure(Failure),
-    /// Nothing, ever.
+    /// No answer, ever.
     NoAnswer,
 }
 
-/// What people answer when they are asked.
+/// Answers of people.
 #[derive(Clone, Debug, Default)]
 pub struct MockDecisions {
-    /// To everything that has no word of its own.
+    /// The default answer.
     pub all: MockDecision,
     /// By step.
     pub steps: Vec<(LocatedName, MockDecision)>,
@@ -134,43 +133,43 @@ pub enum MockDecision {
     Yes,
     /// No.
     No,
-    /// Nothing for now.
+    /// No answer for now.
     Later,
     /// Yes, with data.
     With(Value),
 }
 
-/// What is expected of a run.
+/// The expectations of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Expectations {
-    /// Where it was written; the test's name when it was not.
+    /// Their span, or that of the test's name if there are none.
     pub span: Span,
-    /// How it ends.
+    /// The status.
     pub status: Option<Located<RunStatus>>,
     /// Whether everything worked.
     pub success: Option<Located<bool>>,
     /// The output, exactly.
     pub output: Option<Located<Value>>,
-    /// What the output has.
+    /// Members of the output.
     pub output_includes: Option<Located<Value>>,
     /// The calls.
     pub calls: Option<Located<Vec<ExpectedCall>>>,
-    /// What is called one after the other.
+    /// Tools and steps in the order of their calls.
     pub order: Vec<LocatedName>,
-    /// What is not called.
+    /// Tools and steps that are not called.
     pub not_called: Vec<LocatedName>,
-    /// How steps end.
+    /// Statuses of steps.
     pub steps: Vec<(LocatedName, LocatedName)>,
-    /// The steps that are taken back.
+    /// The steps that are rolled back.
     pub rolled_back: Option<Located<Vec<LocatedName>>>,
-    /// What goes wrong.
+    /// The errors.
     pub errors: Option<Located<Vec<ExpectedError>>>,
 }
 
-/// A call that is expected.
+/// An expected call.
 #[derive(Clone, Debug)]
 pub struct ExpectedCall {
-    /// Where it was written.
+    /// Its span.
     pub span: Span,
     /// The tool.
     pub tool: Option<LocatedName>,
@@ -178,16 +177,16 @@ pub struct ExpectedCall {
     pub step: Option<LocatedName>,
     /// Its arguments, exactly.
     pub arguments: Option<Located<Value>>,
-    /// What its arguments have.
+    /// Members of its arguments.
     pub arguments_include: Option<Located<Value>>,
     /// How often.
     pub times: u32,
 }
 
-/// An error that is expected.
+/// An expected error.
 #[derive(Clone, Debug)]
 pub struct ExpectedError {
-    /// Where it was written.
+    /// Its span.
     pub span: Span,
     /// The step.
     pub step: Option<LocatedName>,
@@ -197,8 +196,7 @@ pub struct ExpectedError {
     pub message: Option<Arc<str>>,
 }
 
-/// Whether a value has everything that another one has: objects may have more members, everything
-/// else is equal.
+/// Whether a value includes another: objects may have more members, everything else must be equal.
 pub fn includes(value: &Value, part: &Value) -> bool {
     match (value, part) {
         (Value::Object(has), Value::Object(wanted)) => wanted
@@ -215,13 +213,13 @@ pub fn includes(value: &Value, part: &Value) -> bool {
 /// The namespace of tools that exist only in a test and have none of their own.
 const TEST: &str = "test";
 
-/// A tool that only the tests know.
+/// A tool that only the tests declare.
 pub(crate) fn test_tool(name: &str, input: Arc<Schema>) -> ToolSpec {
     let id = if name.contains(':') { name.into() } else { ToolId::new(TEST, name) };
-    ToolSpec::new(id, "a tool that only the tests know", input)
+    ToolSpec::new(id, "a tool that only the tests declare", input)
 }
 
-/// How a mocked tool fails. Whether trying again may help follows from the code unless it is said.
+/// The failure of a mocked tool. Its code decides whether it is retryable, unless the test does.
 pub(crate) fn mocked_failure(
     message: &Arc<str>,
     code: Option<Code>,
@@ -243,7 +241,7 @@ fn without_visits(path: &str) -> String {
     parts.collect::<Vec<_>>().join("/")
 }
 
-/// Whether a pattern fits a name; `*` stands for any letters.
+/// Whether a pattern matches a name; `*` matches any letters.
 fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,

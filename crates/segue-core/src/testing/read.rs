@@ -1,4 +1,4 @@
-//! Tree → [`TestFile`]: the words of files with tests.
+//! Reads test files: tree → [`TestFile`].
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::source::{Source, Span};
 use crate::value::Value;
 use crate::view::{RunStatus, StepStatus};
 
-/// How often an answer or a call may count.
+/// The maximum of `times`.
 const TIMES_MAX: u64 = 10_000;
 
-/// Reads a file with tests, and everything that is wrong with it by itself.
+/// Reads a test file, with all findings about the file itself.
 pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Diagnostic>) {
     let read = || match document::read(source, ReadLimits::for_documents(limits)) {
         Ok(root) => {
@@ -39,7 +39,7 @@ pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Di
     contained(read).unwrap_or_else(|fault| (None, vec![fault]))
 }
 
-/// Reads the tests that a document holds, with everything that is wrong with them.
+/// Reads the tests of a document, and reports all findings.
 fn read_tree(source: &Source, root: &Node, limits: &Limits) -> (TestFile, Vec<Diagnostic>) {
     let mut reader = DialectReader::new(source, limits, Dialect::Composition);
     let mut file = TestFile::default();
@@ -259,7 +259,7 @@ fn confirm(reader: &mut DialectReader<'_>, node: &Node) -> MockDecisions {
     }
 }
 
-/// What people answer, by step.
+/// Answers of people, by step.
 fn answers_of(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, MockDecision)> {
     let mut steps = Vec::new();
     for member in node.members() {
@@ -320,7 +320,7 @@ fn expect(reader: &mut DialectReader<'_>, node: &Node, span: Span) -> Expectatio
     expect
 }
 
-/// How steps end.
+/// Expected statuses of steps.
 fn steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, LocatedName)> {
     let words: Vec<&str> = StepStatus::ALL.iter().map(|status| status.as_str()).collect();
     if object(reader, node, "`steps`").is_none() {
@@ -338,7 +338,7 @@ fn steps(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(LocatedName, Locat
 }
 
 fn expected_call(reader: &mut DialectReader<'_>, node: &Node) -> Option<ExpectedCall> {
-    // A name alone is a call of that tool.
+    // A bare name is a call of that tool.
     if node.as_str().is_some() {
         let (span, tool) = (node.span, name(reader, node));
         let (step, arguments, arguments_include) = (None, None, None);

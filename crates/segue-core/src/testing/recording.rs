@@ -1,7 +1,7 @@
-//! A run → a test that tells it again.
+//! Turns a run into a test that reproduces it.
 //!
-//! What the tools answered becomes the mocks. The test is played at once, and what happens then is
-//! what it expects: a recorded test passes as long as its composition does the same.
+//! The answers of the tools become mocks. The test is run at once, and the result becomes its
+//! expectations: a recorded test passes as long as its composition behaves the same.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,51 +24,51 @@ use crate::view::{RunView, StepStatus};
 /// Longer texts are cut where the run does not depend on them.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-/// What is kept of a text that is cut.
+/// The part of a cut text that remains.
 const TEXT_CHARS_KEPT: usize = 200;
 
-/// A call of a run, as its tool saw it.
+/// A call of a run, as its tool received it.
 #[derive(Clone, Debug)]
 pub struct RecordedCall {
     /// The tool.
     pub tool: ToolId,
-    /// The step, with the bodies and iterations around it.
+    /// The path of the step, with enclosing bodies and iterations.
     pub step: Arc<str>,
-    /// Whether it was the step's own work: not that of a fallback, an undo or a probe.
+    /// Whether it was the step's own work, not a fallback, a rollback or a probe.
     pub is_own: bool,
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
-    /// How it was answered; absent when it never was.
+    /// The answer; `None` if there was none.
     pub answer: Option<Result<Value, Failure>>,
-    /// How long that took.
+    /// Its duration.
     pub took_ms: u64,
 }
 
-/// What a run is recorded from.
+/// The data of a recording.
 pub struct Recording<'a> {
-    /// What the test is called.
+    /// The name of the test.
     pub name: &'a str,
-    /// The composition as the file is to name it; absent when its own name says so.
+    /// The composition as the test file names it; `None` if the file name implies it.
     pub composition: Option<&'a str>,
     /// The plan of the run.
     pub plan: &'a Arc<Plan>,
     /// The run.
     pub run: &'a Run,
-    /// What its caller asked for beyond the composition.
+    /// Options of the run.
     pub options: &'a Options,
-    /// Its calls, in the order in which they were made.
+    /// Its calls, in order.
     pub calls: &'a [RecordedCall],
     /// The tools.
     pub catalog: &'a Catalog,
-    /// What everything may cost.
+    /// Limits.
     pub limits: &'a Arc<Limits>,
 }
 
-/// The text of a test that tells a run again; an error says why it cannot be told.
+/// The text of a test that reproduces a run; the error says why that is impossible.
 pub fn record(recording: &Recording<'_>) -> Result<String, String> {
     let mut reason = String::new();
-    // The shortest telling that is true: texts are cut and delays left out where they do not matter.
-    // What came in an order that was chance is told without it.
+    // Tries the shortest form first: texts are cut and delays omitted where they do not matter. An
+    // order that was accidental is omitted too.
     for manner in [
         RecordDetail { cuts: true, delays: false, order: true },
         RecordDetail { cuts: false, delays: false, order: true },
@@ -84,7 +84,7 @@ pub fn record(recording: &Recording<'_>) -> Result<String, String> {
     Err(reason)
 }
 
-/// How much of a run is told.
+/// How much detail a test records.
 #[derive(Clone, Copy)]
 struct RecordDetail {
     cuts: bool,
@@ -111,7 +111,7 @@ impl Recording<'_> {
         document.into()
     }
 
-    /// Everything but what is expected.
+    /// Everything except the expectations.
     fn given(&self, view: &RunView, manner: RecordDetail) -> Map {
         let (input, context) = self.run.input_and_context();
         let tools = self.tools(manner);
@@ -131,7 +131,7 @@ impl Recording<'_> {
         test
     }
 
-    /// The answers, by step; those of fallbacks, undos and probes by tool.
+    /// The answers, by step; those of fallbacks, rollbacks and probes by tool.
     fn tools(&self, manner: RecordDetail) -> Map {
         let mut sensitive = BTreeMap::new();
         add_sensitive(self.plan, 0, "", &mut sensitive);
@@ -184,7 +184,7 @@ impl Recording<'_> {
         Value::object(error)
     }
 
-    /// What people said, where it was not simply yes.
+    /// The answers of people, except a plain yes.
     fn confirm(&self, view: &RunView, manner: RecordDetail) -> Value {
         let mut said: BTreeMap<Arc<str>, Value> = BTreeMap::new();
         for step in view.steps.iter().filter(|step| step.kind == "approve") {
@@ -204,7 +204,7 @@ impl Recording<'_> {
         Value::object(said)
     }
 
-    /// A value without what must not be written down.
+    /// A value without sensitive parts.
     fn redact(&self, value: &Value, manner: RecordDetail) -> Value {
         let value = self.run.redact_value(value);
         let cut = |text: &str| {
@@ -217,7 +217,7 @@ impl Recording<'_> {
         if manner.cuts { value.map_texts(&cut).unwrap_or(value) } else { value }
     }
 
-    /// The test, played.
+    /// Runs the test.
     fn played(&self, test: &Map) -> Result<TestRunResult, String> {
         let text = to_yaml(&self.document(test.clone()));
         let (file, findings) = read_tests(&Source::new("recorded.test.yaml", text), self.limits);
@@ -226,11 +226,11 @@ impl Recording<'_> {
         let mut play =
             TestRun::new(&file.tests[0], &file.mocks, self.plan, self.catalog, self.limits);
         let real = play.next_call();
-        assert!(real.is_none(), "nothing of a recorded test is really called");
+        assert!(real.is_none(), "a recorded test calls no real tool");
         Ok(play.finish())
     }
 
-    /// Whether the test tells what happened.
+    /// Whether the test reproduces the run.
     fn is_the_same(
         &self,
         view: &RunView,
@@ -239,7 +239,7 @@ impl Recording<'_> {
     ) -> Result<(), String> {
         let (was, is) = (view.status.as_str(), played.view.status.as_str());
         if was != is {
-            return Err(format!("it ended as `{was}`, and told again as `{is}`"));
+            return Err(format!("it ended as `{was}`, and the recorded test as `{is}`"));
         }
         let was = self.calls.iter().map(|call| (&*call.step, call.tool.as_str()));
         let is = |made: &TestCall| (made.step.to_string(), made.tool.to_string());
@@ -254,13 +254,13 @@ impl Recording<'_> {
                 calls.iter().map(|(step, _)| step.as_str()).collect::<Vec<_>>().join(", ")
             };
             let (was, is) = (steps(&was), steps(&is));
-            return Err(format!("its calls were {was}, and told again {is}"));
+            return Err(format!("its calls were {was}, and those of the recorded test {is}"));
         }
         Ok(())
     }
 }
 
-/// What is expected of a run that does the same again.
+/// The expectations of the same run.
 fn expected(played: &TestRunResult, manner: RecordDetail) -> Value {
     let view = &played.view;
     let mut expect = vec![("status", Value::from(view.status.as_str()))];
@@ -298,7 +298,7 @@ fn expected(played: &TestRunResult, manner: RecordDetail) -> Value {
     Value::object(expect)
 }
 
-/// The calls; equal ones after each other are one, with how often it was made.
+/// The calls; consecutive equal ones become one with a count.
 fn calls(made: &[TestCall]) -> Vec<Value> {
     let mut calls: Vec<(Value, u64)> = Vec::new();
     for made in made {
@@ -331,7 +331,7 @@ fn options(options: &Options) -> Value {
     Value::object(timeout.into_iter().chain(at_once).chain(strategy))
 }
 
-/// Where sensitive values are in what steps return, by their paths without iterations.
+/// Pointers to sensitive values in the outputs of steps, by path without iterations.
 fn add_sensitive(plan: &Plan, body: u32, outer: &str, into: &mut BTreeMap<String, Vec<Arc<str>>>) {
     for planned in plan.steps_of(body) {
         let path = format!("{outer}{}", planned.step.id);
@@ -342,7 +342,7 @@ fn add_sensitive(plan: &Plan, body: u32, outer: &str, into: &mut BTreeMap<String
     }
 }
 
-/// Takes out what a JSON Pointer points at, and leaves something of the same kind.
+/// Replaces the value at a JSON Pointer by a placeholder of the same kind.
 fn blank(value: &mut Value, pointer: &str) {
     value.replace_at(pointer, &|value| match value {
         Value::Null => Value::Null,

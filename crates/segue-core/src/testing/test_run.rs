@@ -1,7 +1,7 @@
-//! Moves a run through a test, in time that is only counted.
+//! Executes the run of a test in simulated time.
 //!
-//! Nothing waits: what happens later is put in order and taken next. Calls are answered by the mocks
-//! of the test; one that a real tool answers is handed out, and its answer is handed back.
+//! Nothing waits: future events are ordered by time and handled next. The mocks of the test answer
+//! calls; calls of real tools are returned to the caller, which passes their answers back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::run::{
 use crate::value::Value;
 use crate::view::{ErrorView, RunStatus, RunView};
 
-/// When every test begins: the first moment of 2026. A fixed time, so that what a composition makes
-/// of it can be expected.
+/// The start of every test: the beginning of 2026. A fixed time, so that tests can expect values
+/// that depend on it.
 const BEGINS_MS: u64 = 1_767_225_600_000;
 
-/// Who answers the questions of a test.
+/// The person who answers the questions of a test.
 const TEST_PRINCIPAL: &str = "the test";
 
 /// A call that was made.
@@ -32,47 +32,47 @@ const TEST_PRINCIPAL: &str = "the test";
 pub struct TestCall {
     /// The tool.
     pub tool: ToolId,
-    /// The step, with the bodies and iterations around it.
+    /// The path of the step, with enclosing bodies and iterations.
     pub step: Arc<str>,
-    /// What it was for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// Its arguments.
     pub args: Value,
-    /// Why nothing answered it, if so.
+    /// Why no mock answered it, if so.
     pub unanswered: Option<String>,
 }
 
-/// A run that went through its test.
+/// The result of a test's run.
 #[derive(Debug)]
 pub struct TestRunResult {
     /// The run.
     pub view: RunView,
-    /// The calls, in the order in which they were made.
+    /// The calls, in order.
     pub calls: Vec<TestCall>,
-    /// Answers that were used less often than they say: how often, and how often they say.
+    /// Answers that were used less often than declared: both counts.
     pub unused: Vec<(Located<String>, u32, Option<u32>)>,
 }
 
-/// A run on its way through a test.
+/// A test's run in progress.
 pub struct TestRun<'a> {
     run: Run,
     test: &'a Test,
     catalog: &'a Catalog,
     limits: Arc<Limits>,
     script: MockQueue,
-    /// What happens later: by its time, and of two at the same time the one that was set first.
+    /// Future events by time; of two at the same time, the one that was set first.
     pending: BTreeMap<(u64, u64), EventKind>,
     set: u64,
     now_ms: u64,
     calls: Vec<TestCall>,
-    /// Calls that a real tool answers.
+    /// Calls of real tools.
     real: Vec<Call>,
-    /// The view of a run that could not begin.
+    /// The view of a run that could not start.
     refused: Option<RunView>,
 }
 
 impl<'a> TestRun<'a> {
-    /// The beginning of a test. `catalog` is what the plan was compiled against.
+    /// Starts a test. `catalog` is the one that the plan was compiled against.
     pub fn new(
         test: &'a Test,
         shared: &[ToolMock],
@@ -103,7 +103,7 @@ impl<'a> TestRun<'a> {
         play
     }
 
-    /// Goes on until a real tool is called or the run is over, which is when there is no call.
+    /// Continues until a real tool is called; `None` when the run is over.
     pub fn next_call(&mut self) -> Option<Call> {
         while self.real.is_empty()
             && self.refused.is_none()
@@ -111,19 +111,19 @@ impl<'a> TestRun<'a> {
             && let Some(((at_ms, _), kind)) = self.pending.pop_first()
         {
             self.now_ms = at_ms;
-            // Always the same chance: a test is the same every time.
+            // Constant entropy: a test is the same every time.
             let turn = self.run.handle(Event { at_ms, entropy: u64::MAX, kind });
             turn.perform.into_iter().for_each(|effect| self.perform(effect));
         }
         (!self.real.is_empty()).then(|| self.real.remove(0))
     }
 
-    /// What a real tool answered.
+    /// Passes the answer of a real tool.
     pub fn handle_answer(&mut self, call: CallId, answer: Answer) {
         self.later(0, EventKind::Answered { call, answer });
     }
 
-    /// What came of it.
+    /// The result.
     pub fn finish(self) -> TestRunResult {
         let view = self.refused.unwrap_or_else(|| self.run.view());
         TestRunResult { view, calls: self.calls, unused: self.script.unused() }
@@ -141,7 +141,7 @@ impl<'a> TestRun<'a> {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Call(call) => self.call(call),
-            // Its answer comes in its own time.
+            // Its answer arrives at its own time.
             Effect::Settle(_) => {}
             Effect::Abort(call) => self.end(call),
             Effect::Ask(question) => {
@@ -174,7 +174,7 @@ impl<'a> TestRun<'a> {
             }
             unanswered => {
                 let why = unanswered.and_then(Result::err);
-                let why = why.unwrap_or_else(|| format!("nothing answers `{}`", call.tool));
+                let why = why.unwrap_or_else(|| format!("no mock answers `{}`", call.tool));
                 made.unanswered = Some(why);
                 None
             }
@@ -190,7 +190,7 @@ impl<'a> TestRun<'a> {
         self.later(after_ms, EventKind::Answered { call: call.id, answer });
     }
 
-    /// A call that is asked to end does so at once, and what it would have said is never heard.
+    /// An aborted call ends at once, and its answer is dropped.
     fn end(&mut self, call: CallId) {
         let is_of =
             |kind: &EventKind| matches!(kind, EventKind::Answered { call: of, .. } if *of == call);
@@ -209,7 +209,7 @@ impl<'a> TestRun<'a> {
         output.and_then(|schema| schema.sample()).unwrap_or_else(Value::empty_object)
     }
 
-    /// Of a call in doubt nobody knows anything unless the test says so.
+    /// A call in doubt stays in doubt unless the test answers it.
     fn decide(&self, question: &Question) -> Option<(bool, Value)> {
         let (steps, all) = match &question.kind {
             QuestionKind::Doubt { .. } => (&self.test.doubts, &MockDecision::Later),
@@ -228,7 +228,7 @@ impl<'a> TestRun<'a> {
     }
 }
 
-/// A yes to an approval that wants data comes with some that fit.
+/// A yes to an approval that requires data includes a sample of it.
 fn data_of(kind: &QuestionKind) -> Value {
     match kind {
         QuestionKind::Approval { schema: Some(schema), .. } => schema.sample().unwrap_or_default(),
@@ -236,7 +236,7 @@ fn data_of(kind: &QuestionKind) -> Value {
     }
 }
 
-/// What a mock says to a call, and after how long.
+/// The answer of a mock, and its delay.
 fn mock_answer(mock: &MockResponse, call: &Call) -> (u64, Answer) {
     if let Some(timeout) = call.timeout_ms
         && (mock.delay_ms > timeout || matches!(mock.outcome, MockOutcome::NoAnswer))

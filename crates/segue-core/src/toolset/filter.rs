@@ -1,4 +1,4 @@
-//! The rules of a toolset: filters, policies, and patterns of ids.
+//! Filters, policies and patterns of tool ids.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,15 +12,15 @@ use crate::value::{Map, Value};
 
 use super::ToolsetBuilder;
 
-/// Somebody's own yes or no. It must be safe to ask from any thread, because toolsets are shared.
+/// A custom condition. It must be callable from any thread, because toolsets are shared.
 #[derive(Clone)]
 pub struct Predicate {
     ask: Arc<dyn Fn(&ToolSpec) -> bool + Send + Sync>,
-    /// The expression that it is, when it is one.
+    /// Its expression, if it has one.
     text: Option<Arc<str>>,
 }
 
-/// Two are the same when they are known to be: the same expression, or the same function.
+/// Equal if known to be: the same expression, or the same function.
 impl PartialEq for Predicate {
     fn eq(&self, other: &Predicate) -> bool {
         match (&self.text, &other.text) {
@@ -31,17 +31,17 @@ impl PartialEq for Predicate {
 }
 
 impl Predicate {
-    /// The answer of a function.
+    /// A condition from a function.
     pub fn new(ask: impl Fn(&ToolSpec) -> bool + Send + Sync + 'static) -> Predicate {
         Predicate { ask: Arc::new(ask), text: None }
     }
 
-    /// The answer of an expression over `tool`: its definition, with `namespace`, `name` and `category`.
-    /// Yes is `true` and nothing else; what cannot be evaluated is no.
+    /// A condition from an expression over `tool`: its definition, with `namespace`, `name` and
+    /// `category`. Only `true` passes; an evaluation error fails.
     pub fn expression(text: &str, limits: &Limits) -> Result<Predicate, String> {
         let text = if text.contains("{{") { text.to_owned() } else { format!("{{{{ {text} }}}}") };
         let known = Some(Arc::from(text.as_str()));
-        // Of the names that expressions have, `args` is what they are asked about.
+        // Expressions have no root `tool`, so it is bound to `args`.
         let template = Template::over(&Value::from(text), &[("tool", ExprRoot::Args)], limits)?;
         let limits = limits.clone();
         let predicate = Predicate::new(move |tool| {
@@ -52,7 +52,7 @@ impl Predicate {
     }
 }
 
-/// The one value that an expression is asked about.
+/// A scope with one value.
 struct SingleValueScope(Value);
 
 impl Scope for SingleValueScope {
@@ -82,7 +82,8 @@ impl fmt::Debug for Predicate {
     }
 }
 
-/// A tool's id, or its name without the namespace, with `*` for any characters and `?` for one.
+/// A pattern for a tool's id, or for its name without the namespace: `*` matches any characters,
+/// `?` one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolPattern(Arc<str>);
 
@@ -93,19 +94,19 @@ impl From<&str> for ToolPattern {
 }
 
 impl ToolPattern {
-    /// Whether a tool is meant. A pattern without a colon is held against the name.
+    /// Whether a tool matches. A pattern without a colon is compared with the name.
     pub fn matches(&self, id: &ToolId) -> bool {
         let text = if self.0.contains(':') { id.as_str() } else { id.name() };
         fits(self.0.as_bytes(), text.as_bytes())
     }
 
-    /// The pattern as it was written.
+    /// The pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-/// Goes back to the last `*` only, which is enough and cannot take exponentially long.
+/// Backtracks to the last `*` only, which is sufficient and never exponential.
 fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut read) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -139,9 +140,9 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// What belongs to a toolset.
+/// Selects the tools of a toolset.
 ///
-/// "One of these" of nothing is nothing; "all of these" and "none of these" of nothing is everything.
+/// An empty "one of" list matches nothing; an empty "all of" or "none of" list matches everything.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// Tools of one of these namespaces.
@@ -154,15 +155,15 @@ pub enum Filter {
     TagsNone(Vec<Arc<str>>),
     /// Tools of one of these categories.
     Categories(Vec<Arc<str>>),
-    /// Tools that one of these patterns means.
+    /// Tools that match one of these patterns.
     Allow(Vec<ToolPattern>),
-    /// Tools that none of these patterns means.
+    /// Tools that match none of these patterns.
     Deny(Vec<ToolPattern>),
-    /// Tools of which somebody says yes.
+    /// Tools that satisfy a custom condition.
     Custom(Predicate),
-    /// Tools that change nothing.
+    /// Tools that only read.
     Reads,
-    /// Tools that this toolset would choose.
+    /// Tools that this toolset selects.
     Chosen(Box<ToolsetBuilder>),
     /// Tools that pass one of these.
     Any(Vec<Filter>),
@@ -191,7 +192,7 @@ impl Filter {
     }
 }
 
-/// What of a toolset may be used: yes or no, nothing between. Richer ones are made of these.
+/// Allows or denies the use of a toolset's tools. Complex policies combine these.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Policy {
     /// Everything.
@@ -203,11 +204,11 @@ pub enum Policy {
     AllowNamespaces(Vec<Arc<str>>),
     /// Tools without any of these tags.
     DenyTags(Vec<Arc<str>>),
-    /// Tools whose every right is among these. One that needs no rights is allowed.
+    /// Tools whose scopes are all among these. A tool without scopes is allowed.
     AllowScopes(Vec<Arc<str>>),
-    /// What somebody says yes to.
+    /// Tools that satisfy a custom condition.
     Custom(Predicate),
-    /// What all of these allow.
+    /// Tools that all of these allow.
     Every(Vec<Policy>),
 }
 
@@ -249,7 +250,7 @@ mod tests {
         assert!(Predicate::expression("input.x", &Limits::default()).is_err());
     }
 
-    /// Whoever asks whether rules have changed is told so: also when only an expression has.
+    /// A change of rules is detected, also if only an expression changes.
     #[test]
     fn rules_are_the_same_when_they_say_the_same() {
         let custom =
@@ -276,7 +277,7 @@ mod tests {
         assert!(fits("crm:?et", "crm:get") && fits("crm:?et", "crm:ßet"));
         assert!(fits("*", "crm:get") && fits("", "") && !fits("", "a"));
         assert!(fits("a*b*c", "aXbYbZc") && !fits("a*b*c", "aXbYbZ"));
-        // Would take for ever if every star were tried everywhere.
+        // Would take forever if every star were tried everywhere.
         assert!(!fits(&"*a".repeat(40), &"a".repeat(39)));
     }
 }

@@ -1,11 +1,11 @@
-//! Toolsets: the tools that there are for somebody.
+//! Toolsets: named selections of tools.
 //!
-//! `source → filters → policy → toolset`, in this order and no other. Filters say what belongs to a
-//! toolset, the policy says what of it may be used. Building calls nothing and looks nothing up: who
-//! builds brings the tools. A toolset never changes, so any number of threads may read it.
+//! `source → filters → policy → toolset`, always in this order. Filters select the tools, the
+//! policy allows or denies their use. Building makes no calls: the caller passes the tools. A
+//! toolset is immutable, so any number of threads may read it.
 //!
-//! Not here: what a toolset looks like to a model ([`crate::expose`]), and how compositions are held to
-//! one ([`crate::catalog::Catalog::restrict`]).
+//! Not here: the export of a toolset to a model's host ([`crate::expose`]), and its enforcement in
+//! compositions ([`crate::catalog::Catalog::restrict`]).
 
 mod filter;
 
@@ -20,13 +20,13 @@ use crate::id::ToolId;
 
 pub use filter::{Filter, Policy, Predicate, ToolPattern};
 
-/// A toolset was built without saying where its tools come from.
+/// A toolset was built without a source of tools.
 ///
-/// More likely a slip than a wish for nothing; an empty list is a source.
+/// This is more likely a mistake than intended; an empty list is a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the toolset `{toolset}` has no source")]
 pub struct NoToolSourceError {
-    /// Which toolset.
+    /// The toolset.
     pub toolset: Arc<str>,
 }
 
@@ -37,18 +37,18 @@ impl NoToolSourceError {
     }
 }
 
-/// Bounds of whatever is made of a toolset's tools; absent means none of its own.
+/// Limits on compositions of a toolset's tools; `None` means no limit of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolsetGuards {
     /// Steps of a composition, bodies included.
     pub max_steps: Option<usize>,
     /// Calls that a run may make, attempts included.
     pub max_tool_calls: Option<u64>,
-    /// How long a run may take.
+    /// The timeout of a run.
     pub timeout_ms: Option<u64>,
 }
 
-/// What a toolset is made of. It is configured, then built, once.
+/// The configuration of a toolset.
 #[derive(Clone, Debug)]
 pub struct ToolsetBuilder {
     name: Arc<str>,
@@ -59,7 +59,7 @@ pub struct ToolsetBuilder {
     is_whole: bool,
 }
 
-/// Two are the same when they choose alike from the same tools.
+/// Equal if they select the same tools from the same source.
 impl PartialEq for ToolsetBuilder {
     fn eq(&self, other: &ToolsetBuilder) -> bool {
         let tools = |of: &ToolsetBuilder| -> Option<Vec<*const ToolSpec>> {
@@ -75,7 +75,7 @@ impl PartialEq for ToolsetBuilder {
 }
 
 impl ToolsetBuilder {
-    /// Takes these tools; of equal ids the last one counts.
+    /// Takes these tools; of equal ids the last one wins.
     #[must_use]
     pub fn from_tools(mut self, tools: impl IntoIterator<Item = Arc<ToolSpec>>) -> ToolsetBuilder {
         self.source.get_or_insert_default().extend(tools);
@@ -88,41 +88,41 @@ impl ToolsetBuilder {
         self.filter(Filter::Namespaces(vec![namespace.into()]))
     }
 
-    /// Adds a filter. A tool must pass all of them; they are asked in this order.
+    /// Adds a filter. A tool must pass all filters, in this order.
     #[must_use]
     pub fn filter(mut self, filter: Filter) -> ToolsetBuilder {
         self.filters.push(filter);
         self
     }
 
-    /// Sets the policy, which is asked after the filters. Without one everything is allowed.
+    /// Sets the policy, which applies after the filters. By default everything is allowed.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> ToolsetBuilder {
         self.policy = policy;
         self
     }
 
-    /// Sets the bounds of what is made of its tools.
+    /// Sets the limits on compositions.
     #[must_use]
     pub fn guards(mut self, guards: ToolsetGuards) -> ToolsetBuilder {
         self.guards = guards;
         self
     }
 
-    /// Has compositions come whole: one that is chosen may call what is not.
+    /// Allows selected compositions to call tools that are not selected.
     #[must_use]
     pub fn with_inner_tools(mut self) -> ToolsetBuilder {
         self.is_whole = true;
         self
     }
 
-    /// Whether a tool passes its filters and its policy.
+    /// Whether a tool passes the filters and the policy.
     pub fn selects(&self, tool: &ToolSpec) -> bool {
         self.filters.iter().all(|filter| filter.keeps(tool)) && self.policy.allows(tool)
     }
 
-    /// The toolset of whoever writes compositions for a host on stdio: what only reads, the served
-    /// compositions whole, and what the operator's toolset chooses.
+    /// The toolset for inline compositions of a host on stdio: tools that only read, the served
+    /// compositions with their inner tools, and the tools of the operator's toolset.
     pub fn inline(more: Option<&ToolsetBuilder>) -> ToolsetBuilder {
         let mut filters = vec![Filter::Reads, Filter::Namespaces(vec![COMPOSITION.into()])];
         filters.extend(more.map(|more| Filter::Chosen(Box::new(more.clone()))));
@@ -132,15 +132,15 @@ impl ToolsetBuilder {
             .with_inner_tools()
     }
 
-    /// The toolset of compositions that a run makes for a principal who may not compose: the served
-    /// compositions, whole.
+    /// The toolset for compositions that a run makes for a principal without the right `compose`:
+    /// the served compositions, with their inner tools.
     pub fn served() -> ToolsetBuilder {
         Toolset::builder(SERVED)
             .filter(Filter::Namespaces(vec![COMPOSITION.into()]))
             .with_inner_tools()
     }
 
-    /// The toolset.
+    /// Builds the toolset.
     pub fn build(self) -> Result<Toolset, NoToolSourceError> {
         let Some(source) = self.source else {
             return Err(NoToolSourceError { toolset: self.name });
@@ -162,14 +162,14 @@ impl ToolsetBuilder {
     }
 }
 
-/// What a toolset says of a tool.
+/// Whether a toolset allows a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ToolAccess {
     /// It may be used.
     Allowed,
-    /// It does not belong to the toolset.
+    /// It is not in the toolset.
     Outside,
-    /// It would belong to it, and the policy forbids it.
+    /// It is selected, but the policy denies it.
     Denied,
 }
 
@@ -184,7 +184,7 @@ pub struct Toolset {
 }
 
 impl Toolset {
-    /// A new toolset's parts.
+    /// A builder for a toolset.
     pub fn builder(name: impl Into<Arc<str>>) -> ToolsetBuilder {
         ToolsetBuilder {
             name: name.into(),
@@ -196,12 +196,12 @@ impl Toolset {
         }
     }
 
-    /// What it is called.
+    /// Its name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// The bounds of what is made of its tools.
+    /// The limits on compositions.
     pub fn guards(&self) -> ToolsetGuards {
         self.guards
     }
@@ -231,7 +231,7 @@ impl Toolset {
         self.tools.is_empty()
     }
 
-    /// What it says of a tool. One that nobody knows is outside.
+    /// Whether it allows a tool. An unknown tool is outside.
     pub fn access(&self, id: &ToolId) -> ToolAccess {
         if self.tools.contains_key(id) {
             ToolAccess::Allowed
@@ -242,7 +242,7 @@ impl Toolset {
         }
     }
 
-    /// Why a tool may not be used, when it may not: a code and what to say.
+    /// Why a tool may not be used, if so: a code and a message.
     pub fn access_error(&self, id: &ToolId) -> Option<(Code, String)> {
         let name = &self.name;
         match self.access(id) {
@@ -257,12 +257,12 @@ impl Toolset {
         }
     }
 
-    /// Whether what its tools are made of may be used, although it is not in it.
+    /// Whether its compositions may call inner tools that it does not have.
     pub fn allows_inner_tools(&self) -> bool {
         self.allows_inner_tools
     }
 
-    /// The same tools, with these bounds where they are narrower.
+    /// The same tools, with the narrower limits of both.
     #[must_use]
     pub fn bounded_by(mut self, other: ToolsetGuards) -> Toolset {
         let own = self.guards;
@@ -274,13 +274,13 @@ impl Toolset {
         self
     }
 
-    /// Why a composition may not be run with it, when it may not: for its size, or for something that it
-    /// or a composition inside it calls. What is not run is not offered either, by the same answer.
+    /// Why a composition may not run with it, if so: its size, or a tool that it or an inner
+    /// composition calls. Listings use it too, so only compositions that may run are offered.
     pub fn run_error(&self, composition: &Composition) -> Option<(Code, String)> {
         self.size_error(composition).or_else(|| self.inner_tools_error(composition))
     }
 
-    /// Why a composition has too many steps, when it has.
+    /// Why a composition has too many steps, if so.
     pub(crate) fn size_error(&self, composition: &Composition) -> Option<(Code, String)> {
         let (max, mut count) = (self.guards.max_steps?, 0);
         composition.body.walk(&mut |_| count += 1);
@@ -292,7 +292,7 @@ impl Toolset {
         })
     }
 
-    /// Why something that a composition calls may not be used, when it may not.
+    /// Why a tool that a composition calls may not be used, if so.
     pub(crate) fn inner_tools_error(&self, composition: &Composition) -> Option<(Code, String)> {
         let mut refusal = None;
         if self.allows_inner_tools {
@@ -307,7 +307,7 @@ impl Toolset {
         refusal
     }
 
-    /// A toolset of those of its tools that pass a filter.
+    /// A toolset of the tools that pass a filter.
     #[must_use]
     pub fn filtered(&self, filter: &Filter) -> Toolset {
         let kept = self.tools.iter().filter(|(_, tool)| filter.keeps(tool));

@@ -1,8 +1,7 @@
-//! Values out of data formats, and any type out of a value.
+//! Deserializes values from data formats, and any type from a value.
 //!
-//! [`from_value`] gives every value inside as it is: shared, and exact to the digit. Serde knows
-//! neither shared values nor numbers as they were written, so a value that is read out of a value
-//! is handed over beside it.
+//! [`from_value`] keeps nested values as they are: shared and exact. Serde supports neither shared
+//! values nor exact numbers, so a nested value is passed through a thread-local.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,7 +15,7 @@ use serde::{Deserialize, Deserializer, forward_to_deserialize_any};
 
 use super::{Map, Number, Value};
 
-/// What a [`Value`] calls itself, so that [`Reader`] knows it among the types that ask.
+/// The name under which a [`Value`] asks to be deserialized, so that [`Reader`] recognizes it.
 const NAME: &str = "$segue::Value";
 
 thread_local! {
@@ -24,7 +23,7 @@ thread_local! {
     static HANDED: RefCell<Option<Value>> = const { RefCell::new(None) };
 }
 
-/// A type out of a value: the inverse of serialising it. Values in it are shared, not copied.
+/// Deserializes a type from a value. Nested values are shared, not copied.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Error> {
     T::deserialize(ValueDeserializer(value))
 }
@@ -101,7 +100,7 @@ impl<'de> Deserializer<'de> for ValueDeserializer<'_> {
     }
 }
 
-/// An object with one member: the name of a variant, and what it holds.
+/// An object with one member: the name of a variant, and its content.
 struct Variant<'a>(&'a Map);
 
 impl<'de, 'a> EnumAccess<'de> for Variant<'a> {
@@ -145,9 +144,9 @@ impl<'de> VariantAccess<'de> for VariantContent<'_> {
 }
 
 impl<'de> Deserialize<'de> for Value {
-    /// Exact from [`from_value`]. From anything else as exact as that is: foreign text goes through
-    /// [`crate::document`], which has budgets, refuses duplicate keys and keeps large
-    /// numbers.
+    /// Exact from [`from_value`]. From other formats as exact as they are: foreign text goes
+    /// through [`crate::document`], which has limits, rejects duplicate keys and keeps
+    /// large numbers.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
         deserializer.deserialize_newtype_struct(NAME, ValueVisitor)
     }

@@ -2,7 +2,7 @@
 
 use super::Value;
 
-/// What stands in the place of such a value.
+/// The mark that replaces a sensitive value.
 pub(crate) const SENSITIVE: &str = "«sensitive»";
 
 impl Value {

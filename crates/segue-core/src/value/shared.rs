@@ -1,8 +1,8 @@
-//! Arrays and objects as they are shared: each knows what it is worth when it is written out in full.
+//! Shared arrays and objects that know their serialized size.
 //!
-//! Sharing makes a value that holds another one twice as cheap as one that holds it once, and sixty such
-//! steps a value that nothing can walk or write. So size and depth are worked out where a value is made,
-//! from those of its children, and are a look afterwards.
+//! With sharing, a value that holds another one twice costs no more than one that holds it once;
+//! sixty such steps make a value that cannot be traversed or written. So size and depth are
+//! computed when a value is made, from those of its children.
 
 use std::fmt;
 use std::ops::Deref;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::mark::is_marked_text;
 use super::{Map, Value};
 
-/// Something that is shared, with its measure. Cloning costs a counter.
+/// Shared content with its measure. Cloning costs a counter.
 pub struct Shared<T>(Arc<MeasuredContent<T>>);
 
 #[derive(Clone)]
@@ -24,12 +24,12 @@ struct MeasuredContent<T> {
     content: T,
 }
 
-/// What a value is worth when each part is counted wherever it stands.
+/// The size of a value, with shared parts counted each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measure {
     /// Bytes, roughly.
     pub bytes: usize,
-    /// Arrays and objects inside each other.
+    /// Nesting of arrays and objects.
     pub depth: usize,
 }
 
@@ -42,9 +42,9 @@ impl Measure {
     }
 }
 
-/// What holds values.
+/// A container of values.
 pub trait HasMeasure {
-    /// The measure, from those of the children.
+    /// The measure, computed from the children.
     fn measure(&self) -> Measure;
 
     /// Whether the mark of a sensitive value stands in a child.
@@ -74,35 +74,35 @@ impl HasMeasure for Map {
 }
 
 impl<T: HasMeasure> Shared<T> {
-    /// Shares something, and measures it.
+    /// Shares and measures content.
     pub fn new(content: T) -> Shared<T> {
         let (measure, is_marked) = (content.measure(), OnceLock::new());
         Shared(Arc::new(MeasuredContent { measure, is_marked, content }))
     }
 
-    /// What it is worth.
+    /// Its measure.
     pub fn measure(&self) -> Measure {
         self.0.measure
     }
 
-    /// Whether the mark of a sensitive value stands in it. Walks it once, however many runs ask.
+    /// Whether it contains the mark of a sensitive value. Walks the value once, however many runs ask.
     pub fn is_marked(&self) -> bool {
         *self.0.is_marked.get_or_init(|| self.0.content.is_marked())
     }
 
-    /// Whether both are the same one, not only equal.
+    /// Whether both are the same allocation, not only equal.
     pub fn ptr_eq(one: &Shared<T>, other: &Shared<T>) -> bool {
         Arc::ptr_eq(&one.0, &other.0)
     }
 }
 
 impl<T: HasMeasure + Clone> Shared<T> {
-    /// What is shared, copied only when somebody else has it too.
+    /// The content, copied only if it is shared.
     pub fn unwrap_or_clone(self) -> T {
         Arc::try_unwrap(self.0).map_or_else(|held| held.content.clone(), |held| held.content)
     }
 
-    /// Changes it for whoever has this one, and measures it again.
+    /// Changes the content of this handle only, and measures it again.
     pub fn update<R>(&mut self, change: impl FnOnce(&mut T) -> R) -> R {
         let held = Arc::make_mut(&mut self.0);
         let result = change(&mut held.content);
@@ -113,8 +113,8 @@ impl<T: HasMeasure + Clone> Shared<T> {
 }
 
 impl Shared<Map> {
-    /// Adds a member or replaces it, without a look at the others. The depth may be that of a member which
-    /// is gone: more than there is, never less.
+    /// Adds or replaces a member without visiting the others. The depth may stay that of a replaced
+    /// member: too large, never too small.
     pub fn insert(&mut self, name: Arc<str>, value: Value) {
         let held = Arc::make_mut(&mut self.0);
         held.is_marked = OnceLock::new();
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
     use crate::value::SENSITIVE;
 
-    /// What is shared counts wherever it stands, so growth that costs nothing is seen at once.
+    /// Shared parts count each time, so growth by sharing is visible.
     #[test]
     fn a_value_that_holds_another_one_twice_is_twice_as_large() {
         let mut value = Value::from("x".repeat(1000));

@@ -1,4 +1,5 @@
-//! A plan as text, Mermaid, DOT and SVG. All from the published view, so that they agree.
+//! Renders a plan as text, Mermaid, DOT and SVG. All renderers use the published view, so that they
+//! agree.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use crate::view::{PlanStepView, PlanView, RollbackView, TransitionCause, Transit
 
 pub use super::svg::svg;
 
-/// What a step does to the world, in a word.
+/// The effect of a step, in one word.
 pub fn effect_label(effect: Impact) -> &'static str {
     match effect {
         Impact::None => "nothing",
@@ -20,13 +21,13 @@ pub fn effect_label(effect: Impact) -> &'static str {
     }
 }
 
-/// How a step is taken back, in a few words; empty when there is nothing to say.
+/// The rollback of a step, in a few words; empty if there is nothing to say.
 pub fn rollback_label(rollback: &RollbackView) -> String {
     match rollback {
         RollbackView::NotNeeded | RollbackView::Inside => String::new(),
-        RollbackView::Unknown => "cannot be undone".to_owned(),
-        RollbackView::Call { tool } => format!("undo: {tool}"),
-        RollbackView::Impossible { reason } => format!("cannot be undone: {reason}"),
+        RollbackView::Unknown => "cannot be rolled back".to_owned(),
+        RollbackView::Call { tool } => format!("rollback: {tool}"),
+        RollbackView::Impossible { reason } => format!("cannot be rolled back: {reason}"),
     }
 }
 
@@ -66,21 +67,21 @@ pub fn to_text(plan: &PlanView) -> String {
         let _ = writeln!(out, "usually takes: {}", crate::duration::format_duration(ms));
     }
     let handling = &plan.error_handling;
-    let rollback = if handling.rollback_on_failure { ", then undo what was done" } else { "" };
+    let rollback = if handling.rollback_on_failure { ", then roll back" } else { "" };
     let strategy = match handling.failure_strategy {
-        "fail_fast" if is_program => "stop, where a step says nothing else".to_owned(),
+        "fail_fast" if is_program => "stop, unless a step overrides it".to_owned(),
         strategy => strategy.replace('_', " "),
     };
     let _ = writeln!(out, "on failure: {strategy}{rollback}");
     out
 }
 
-/// Whether steps follow each other by a cursor instead of by need.
+/// Whether steps run one at a time, as a program.
 fn is_program(steps: &[PlanStepView]) -> bool {
     steps.iter().any(|step| !step.ways.is_empty())
 }
 
-/// The inputs with their types; those that must be given have a star.
+/// The inputs with their types; required ones have a star.
 fn inputs(schema: &Value) -> Vec<String> {
     let Type::Object(object) = Type::from_schema(schema) else { return Vec::new() };
     let input = |(name, property): (&std::sync::Arc<str>, &Property)| {
@@ -93,7 +94,7 @@ fn count(steps: &[PlanStepView]) -> usize {
     steps.iter().map(|s| 1 + s.bodies.iter().map(|b| count(&b.steps)).sum::<usize>()).sum()
 }
 
-/// Columns of one line: the step, what it calls, what that does, and the rest.
+/// Columns of one line: the step, its tool, the effect, and notes.
 type Row = [String; 4];
 
 fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
@@ -129,7 +130,7 @@ fn collect_rows(steps: &[PlanStepView], depth: usize, rows: &mut Vec<Row>) {
     }
 }
 
-/// Whether failures of others lead to a step of a program and nothing else does.
+/// Whether only failures of other steps lead to a step of a program.
 fn is_for_failures(step: &PlanStepView, siblings: &[PlanStepView]) -> bool {
     let leads = |way: &&TransitionView| way.to.as_ref() == Some(&step.id);
     let is_first = siblings.first().is_some_and(|first| first.id == step.id);
@@ -137,7 +138,7 @@ fn is_for_failures(step: &PlanStepView, siblings: &[PlanStepView]) -> bool {
     !is_first && ways.peek().is_some() && ways.all(|way| way.after == TransitionCause::Failure)
 }
 
-/// A way in words, unless it is the one that everybody expects.
+/// A transition in words, unless it is the default one.
 fn way_words(way: &TransitionView) -> Option<String> {
     let to = way.to.as_deref();
     match (way.after, way.in_sequence) {
@@ -145,7 +146,7 @@ fn way_words(way: &TransitionView) -> Option<String> {
         (TransitionCause::Success | TransitionCause::Skip, false) => {
             Some(to.map_or_else(|| "then ends".to_owned(), |to| format!("then {to}")))
         }
-        (TransitionCause::Failure, true) => Some("goes on after a failure".to_owned()),
+        (TransitionCause::Failure, true) => Some("continues after a failure".to_owned()),
         (TransitionCause::Failure, false) => Some(to.map_or_else(
             || "ends after a failure".to_owned(),
             |to| format!("after a failure {to}"),
@@ -177,7 +178,7 @@ pub fn mermaid(plan: &PlanView) -> String {
     out
 }
 
-/// Mermaid and DOT want plain names; ids may hold anything.
+/// Mermaid and DOT need plain identifiers; step ids may hold other characters.
 #[derive(Default)]
 struct Names(usize);
 
@@ -226,14 +227,14 @@ fn mermaid_steps(steps: &[PlanStepView], depth: usize, names: &mut Names, out: &
     }
 }
 
-/// A way of a program between two drawn nodes.
+/// A transition of a program between two drawn nodes.
 struct Edge {
     from: String,
     to: String,
     after: TransitionCause,
 }
 
-/// The ways of a program, and the node of its end when several ways lead there.
+/// The transitions of a program, and the end node if several transitions lead there.
 fn edges(
     steps: &[PlanStepView],
     nodes: &[String],

@@ -1,5 +1,5 @@
-//! A plan as a picture: rows by order, lines by need, and in a program the ways of its cursor. The
-//! same plan gives the same picture.
+//! Renders a plan as SVG: rows by order, lines by dependency, and in a program its transitions.
+//! Equal plans give equal pictures.
 
 use std::fmt::Write as _;
 
@@ -35,7 +35,7 @@ pub fn svg(plan: &PlanView) -> String {
     out
 }
 
-/// Steps of one body with their places, relative to the body.
+/// The steps of one body with their positions, relative to the body.
 struct Picture<'a> {
     width: usize,
     height: usize,
@@ -43,13 +43,13 @@ struct Picture<'a> {
     lines: Vec<Arrow>,
 }
 
-/// From which box to which.
+/// An arrow between two boxes.
 struct Arrow {
     from: usize,
     to: usize,
-    /// Not what is hoped for: after a failure or a skip.
+    /// After a failure or a skip.
     dashed: bool,
-    /// How far it swings out at the side of the boxes; zero goes straight down.
+    /// How far it bends around the side of the boxes; zero is straight down.
     swing: usize,
 }
 
@@ -126,8 +126,8 @@ fn needs(steps: &[PlanStepView]) -> Vec<Arrow> {
     lines.collect()
 }
 
-/// The ways of a program. What does not lead to the next row goes around the boxes, the further the
-/// wider.
+/// The transitions of a program. An arrow that does not lead to the next row bends around the
+/// boxes, the wider the further it leads.
 fn ways(steps: &[PlanStepView]) -> Vec<Arrow> {
     let lines = steps.iter().enumerate().flat_map(|(from, step)| {
         let to = step
@@ -201,7 +201,7 @@ fn subtitle(step: &PlanStepView) -> String {
     format!("{} · {}", step.tool.as_deref().unwrap_or(step.kind), effect_label(step.effect))
 }
 
-/// Not by colour alone: the word stands in the box too.
+/// The box also has the word, so colour is not the only sign.
 fn colours(effect: Impact) -> (&'static str, &'static str) {
     match effect {
         Impact::None => ("#f4f4f7", "#99a"),
@@ -212,7 +212,7 @@ fn colours(effect: Impact) -> (&'static str, &'static str) {
     }
 }
 
-/// How many boxes at least are above each; lines go from earlier to later work.
+/// The minimal number of boxes above each; lines lead from earlier to later steps.
 fn levels(count: usize, lines: &[Arrow]) -> Vec<usize> {
     let mut below = vec![Vec::new(); count];
     let mut above = vec![0usize; count];

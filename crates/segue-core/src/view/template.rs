@@ -9,7 +9,7 @@ use crate::plan::Plan;
 use crate::template::{CompositionTemplate, TemplateOrigin, UsageStats, texts};
 use crate::value::{Map, Value};
 
-/// A template as it crosses a surface.
+/// A template as surfaces publish it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateView {
     /// Its id.
@@ -25,7 +25,7 @@ pub struct TemplateView {
     pub metadata: TemplateMetadata,
     /// What it needs.
     pub validation: TemplateValidation,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: TemplateOrigin,
 }
 
@@ -42,7 +42,7 @@ pub struct TemplateMetadata {
     pub success_rate: Option<f64>,
     /// How many runs of it are over.
     pub usage_count: u64,
-    /// What else its author says.
+    /// Other metadata of its author.
     #[serde(flatten)]
     pub more: Map,
 }
@@ -52,7 +52,7 @@ pub struct TemplateMetadata {
 pub struct TemplateValidation {
     /// Tools that have to be there.
     pub required_tools: Vec<Arc<str>>,
-    /// The version of the language that it needs at least.
+    /// The minimum version of the composition language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_version: Option<Arc<str>>,
 }
@@ -72,7 +72,7 @@ impl TemplateView {
         let category = take("category").and_then(|value| value.as_str().map(Arc::from));
         let tags = take("tags").unwrap_or_default();
         let estimated = take("estimated_duration_ms").and_then(|value| value.as_u64());
-        // Counted, not claimed.
+        // Measured values replace the author's.
         let _ = (take("success_rate"), take("usage_count"));
         let succeeded = usage.runs.saturating_sub(usage.failures);
         let declared = || {

@@ -1,4 +1,4 @@
-//! Moments, as they cross a surface.
+//! Timestamps.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use jiff::fmt::temporal::DateTimePrinter;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A moment in milliseconds since 1970; written as RFC 3339 only when somebody looks.
+/// A time in milliseconds since 1970; formatted as RFC 3339 only when serialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp(pub u64);
 
@@ -48,7 +48,7 @@ pub fn rfc3339(millis: u64) -> String {
     PRINTER.datetime_to_string(&EPOCH.saturating_add(since)) + "Z"
 }
 
-/// Milliseconds since 1970, from RFC 3339; nothing when it is none, or before 1970.
+/// Milliseconds since 1970, from RFC 3339; `None` if it is invalid, or before 1970.
 pub fn parse_rfc3339(text: &str) -> Option<u64> {
     let (seconds, rest) = text.split_at_checked("2000-01-01T00:00:00".len())?;
     // The calendar is jiff's, the notation is not: jiff reads more than RFC 3339 allows.
@@ -74,7 +74,7 @@ fn split_fraction(text: &str) -> Option<(u64, &str)> {
     (!digits.is_empty()).then_some((millis, rest))
 }
 
-/// How much later it is in a zone.
+/// The offset of a time zone in seconds.
 fn zone_seconds(zone: &str) -> Option<i64> {
     if zone.eq_ignore_ascii_case("z") {
         return Some(0);

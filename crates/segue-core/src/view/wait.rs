@@ -1,4 +1,4 @@
-//! What a run that waits asks, and what an answer covers.
+//! The questions of a waiting run, and what an answer covers.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::value::Value;
 pub struct WaitView {
     /// The step that asks.
     pub step: Arc<str>,
-    /// `run`: may an atomic composition run; `call`: may a tool be called; `approval`: what an `approve` step asks; `doubt`: did a call do
-    /// its work.
+    /// `run`: may an atomic composition run; `call`: may a tool be called; `approval`: the question
+    /// of an `approve` step; `doubt`: did a call do its work.
     pub kind: &'static str,
-    /// The tool, of a call.
+    /// The tool, for a call.
     pub tool: Option<Arc<str>>,
-    /// The question, in words.
+    /// The question.
     pub message: Arc<str>,
-    /// What the tool is called with.
+    /// The tool's arguments.
     pub args: Value,
-    /// JSON Schema of the data that belongs to a yes, of an approval that wants some.
+    /// JSON Schema of the data in a yes, for an approval that requires some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// The tools that a yes covers: those that are called, then what may take that back.
+    /// The tools that a yes covers: forward calls, then rollback calls.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub covers: Vec<CoveredView>,
 }
@@ -35,15 +35,15 @@ pub struct WaitView {
 pub struct CoveredView {
     /// The tool.
     pub tool: Arc<str>,
-    /// What it does to the world.
+    /// Its effect.
     pub effect: Impact,
-    /// What it is called with, where that is known before.
+    /// Its arguments, if they are known in advance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
-    /// Whether what it does can be taken back.
+    /// Whether its effect can be rolled back.
     #[serde(rename = "can_be_undone")]
     pub can_roll_back: bool,
-    /// Whether it is called to take something back.
+    /// Whether it is called to roll something back.
     #[serde(rename = "takes_back")]
     pub is_rollback: bool,
 }

@@ -585,7 +585,7 @@ async fn the_one_question_survives_a_restart() {
     let stored = engine.load_run(&view.run_id).await.unwrap();
     let decisions = stored.run.decisions(&stored.journal);
     let decided: Vec<_> = decisions.iter().map(|made| (&*made.by, &*made.what)).collect();
-    assert_eq!(decided, [("somebody", "allowed the run")]);
+    assert_eq!(decided, [("somebody", "approved the run")]);
 }
 
 /// S3-02, S3-03, S3-04: retry, timeout and fallback around any tool, as tools that compositions call.

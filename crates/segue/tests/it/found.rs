@@ -79,7 +79,7 @@ fn a_task_that_is_forgotten_is_in_doubt() {
         let view = segue(&world, &["resume", "last", "--json"]).json();
         assert_eq!(view["status"], "waiting", "{generation}: {view:#}");
         let message = view["waiting_for"][0]["message"].as_str().unwrap();
-        assert!(message.contains("it was not found again"), "{generation}: {message}");
+        assert!(message.contains("its recovery failed"), "{generation}: {message}");
         assert!(message.contains("Task not found"), "{generation}: {message}");
         assert_eq!(facts(&world), ["called", "followed", "sought", "doubted"], "{generation}");
         let received = fs::read_to_string(world.path("received")).unwrap();

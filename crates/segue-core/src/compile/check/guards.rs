@@ -1,4 +1,4 @@
-//! Guards: how much a composition may be made of, and which tools it may call.
+//! Guards: how many steps a composition may have, and which tools it may call.
 
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic};

@@ -1,8 +1,8 @@
-//! Everything that can be wrong with a composition, found without calling a tool.
+//! Static checks: every problem of a composition that can be found without calling a tool.
 //!
-//! One pass over the resolved composition: tools and their parameters against the catalog, types
-//! of expressions, order, reachability, and what the author will want to know. Each concern is a
-//! function; all findings come at once.
+//! One pass over the resolved composition checks tools and parameters against the catalog, types of
+//! expressions, order and reachability, and gives hints. Each concern is one function; all findings
+//! are returned together.
 
 mod guards;
 mod observed;
@@ -61,13 +61,13 @@ fn types(
     checker.findings
 }
 
-/// What the checks of one composition share.
+/// State that the checks of one composition share.
 struct Checker<'a> {
     source: &'a Source,
-    /// The document, to point into parameters.
+    /// The document, for spans inside parameters.
     root: &'a Node,
     typing: &'a Typing<'a>,
-    /// Whether arguments keep references that have no value.
+    /// Whether unresolved references stay in arguments as text (`unresolved: keep`).
     keeps: bool,
     findings: Vec<Diagnostic>,
     schemas: parameters::SchemaCache,
@@ -150,7 +150,7 @@ impl Checker<'_> {
                 CallTyping { outer: typing, output: Type::Any, args: over_output.args.clone() };
             self.call(&probe.call, &args);
             let mut answer = CallTyping::of_call(typing, &probe.call);
-            // `args` are those of the call that is in doubt.
+            // `args` are the arguments of the call in doubt.
             answer.args = over_output.args.clone();
             self.condition(&probe.done_when, &answer, "`done_when`");
             if let Some(output) = &probe.output {
@@ -159,7 +159,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A field that the value surely lacks leaves its name without a value.
+    /// Warns about a mapped field that the value certainly lacks: its name would have no value.
     fn map_outputs(&mut self, step: &Step) {
         let Some(node) = self.root.find(step.span) else { return };
         let mapped = node.get("on_success").and_then(|node| node.get("map_outputs"));
@@ -197,7 +197,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Infers a template, reporting what is wrong inside.
+    /// Infers the type of a template, and reports errors inside it.
     fn template(&mut self, template: &Template, scope: &dyn TypeScope) -> Type {
         let source = self.source;
         let findings = &mut self.findings;
@@ -227,7 +227,7 @@ impl Checker<'_> {
         self.findings.push(finding);
     }
 
-    /// Where a template stands: its first expression, else the given place.
+    /// The span of a template: its first expression, else the given span.
     fn template_span(&self, template: &Template, otherwise: Span) -> Span {
         let mut span = None;
         template.exprs(&mut |expr| {

@@ -1,5 +1,6 @@
-//! What is not wrong, but will be regretted: steps that never run, outputs that nobody reads,
-//! and work that cannot be undone before work that may fail.
+//! Findings that are not errors: steps that never run, outputs that are never read, steps that
+//! cannot be rolled back before steps that may fail, and type errors that follow from observed
+//! values of tools without a schema.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ pub(super) fn check(composition: &Composition, typing: &Typing<'_>) -> Vec<Diagn
     findings
 }
 
-/// What is wrong if tools without a schema go on as they did, and is not wrong else.
+/// Findings that hold if tools without a schema keep returning values of the observed shape.
 pub(super) fn check_observed(
     composition: &Composition,
     surely: &[Diagnostic],
@@ -51,7 +52,7 @@ pub(super) fn check_observed(
     likely.filter(|finding| !is_known(finding)).map(hint).collect()
 }
 
-/// Steps whose time is shorter than what their tool is known to need.
+/// Steps with a timeout that is shorter than their tool usually needs.
 fn too_short(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     composition.body.walk(&mut |step| {
         let StepKind::Tool(call) = &step.kind else { return };
@@ -102,7 +103,8 @@ fn literal(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// When rollback is asked for, a step that cannot be undone should come after those that may fail.
+/// With rollback enabled, a step that cannot be rolled back should come after the steps that may
+/// fail.
 fn irreversible(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     let handling = &composition.error_handling;
     if !handling.rollback_on_failure && handling.strategy != Strategy::Rollback {
@@ -125,7 +127,7 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
             if let Some(other) = fallible {
                 let other = &body.steps[other].id;
                 let message = format!(
-                    "step `{}` cannot be undone ({reason}), and `{other}` may still fail after it",
+                    "step `{}` cannot be rolled back ({reason}), and `{other}` may still fail after it",
                     step.id
                 );
                 let how = match body.flow {
@@ -165,7 +167,7 @@ fn may_fail(step: &Step) -> bool {
     }
 }
 
-/// For each position, the positions that need it.
+/// For each position, the positions that depend on it.
 fn dependants(body: &Body) -> Vec<Vec<usize>> {
     let mut dependants = vec![Vec::new(); body.steps.len()];
     for (position, step) in body.steps.iter().enumerate() {
@@ -190,8 +192,7 @@ fn runs_before(dependants: &[Vec<usize>], first: usize, second: usize) -> bool {
     false
 }
 
-/// An output that was given a name, in a composition that says what its result is, and is read
-/// neither there nor by a step.
+/// Named outputs that neither a step nor the composition's `output` reads.
 fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Diagnostic>) {
     let Some(output) = &composition.output else { return };
     let mut read = BTreeSet::new();
@@ -200,7 +201,7 @@ fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Dia
     composition.body.walk(&mut |step| {
         let Some((key, span)) = &step.output_key else { return };
         if !read.contains(&step.index) && typing.step(step.index).is_some() {
-            let message = format!("nobody reads the output `{key}`");
+            let message = format!("the output `{key}` is never read");
             let finding = Diagnostic::hint(Code::Unused, message, *span)
                 .help("use it in a step or in `output`, or drop the `output_key`");
             findings.push(finding);
@@ -213,7 +214,7 @@ fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
     exprs_of(step, &mut |expr| note_ast(expr.ast(), read));
 }
 
-/// Calls `visit` for every template of a step, those of bodies inside excluded.
+/// Calls `visit` for every template of a step, without those of nested bodies.
 pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
     for call in step.calls() {
         visit(&call.parameters.template);
@@ -237,7 +238,7 @@ pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
     }
 }
 
-/// Calls `visit` for every condition of a step, those of bodies inside excluded.
+/// Calls `visit` for every condition of a step, without those of nested bodies.
 pub(super) fn exprs_of(step: &Step, visit: &mut dyn FnMut(&Expr)) {
     step.probe.iter().for_each(|probe| visit(&probe.done_when));
     [&step.when, &step.success_when, &step.fail_when].into_iter().flatten().for_each(&mut *visit);

@@ -1,11 +1,11 @@
-//! Steps that wait for each other.
+//! Circular dependencies between steps.
 
 use std::sync::Arc;
 
 use crate::composition::{Body, Composition};
 use crate::diagnostic::{Code, Diagnostic};
 
-/// One finding per circle, in every body.
+/// One finding per cycle, in every body.
 pub(in crate::compile) fn check(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     check_body(&composition.body, &mut findings);
@@ -32,8 +32,8 @@ fn check_body(body: &Body, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// Each strongly connected group of steps as one circle that begins with its first step and goes
-/// on to the step that waits for it. Linear, and without recursion: bodies may be long.
+/// Each strongly connected group of steps as one cycle that starts at its first step and continues
+/// with the step that depends on it. Linear time and no recursion, because bodies may be long.
 fn circles(body: &Body) -> Vec<Vec<usize>> {
     let groups = groups(body);
     let mut circles: Vec<Vec<usize>> = groups
@@ -102,12 +102,12 @@ fn groups(body: &Body) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The shortest way from the group's first step along "is needed by" back to itself.
+/// The shortest cycle from the group's first step along "is needed by" back to that step.
 fn shortest_circle(body: &Body, group: &[usize]) -> Vec<usize> {
     let start = group[0];
     let mut came_from: Vec<Option<usize>> = vec![None; body.steps.len()];
     let mut queue = std::collections::VecDeque::from([start]);
-    // `a → b` reads "a needs b", as the words of the message do.
+    // `a → b` reads "a needs b", as in the message.
     while let Some(at) = queue.pop_front() {
         for need in &body.steps[at].needs {
             if need.position == start {

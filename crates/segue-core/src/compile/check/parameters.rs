@@ -1,4 +1,4 @@
-//! Arguments against the schema of their tool: literals exactly, expressions by their type.
+//! Checks arguments against the tool's schema: literals by value, expressions by type.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::source::Span;
 use crate::types::Type;
 use crate::value::{Map, Shared, Value};
 
-/// Parts of tools' schemas that were compiled, by the address of the part. The tools outlive the
-/// check, so an address stays what it was.
+/// Compiled parts of tool schemas, by the address of the part. The tools outlive the check, so an
+/// address always means the same part.
 #[derive(Default)]
 pub(super) struct SchemaCache(BTreeMap<usize, Schema>);
 
-/// Words of a schema that the type alone decides, or that decide nothing.
+/// Schema keywords that the type alone decides, or that constrain nothing.
 const DECIDED_BY_TYPE: &[&str] =
     &["type", "description", "title", "default", "examples", "deprecated", "readOnly", "writeOnly"];
 
@@ -74,7 +74,7 @@ impl ParameterWalk<'_, '_> {
         }
     }
 
-    /// The schema behind references, with the definitions that it may need.
+    /// The schema behind `$ref`s, together with the definitions that it may need.
     fn follow(&self, schema: &Value) -> Value {
         const REFERENCES_MAX: usize = 16;
         let mut at = schema.clone();
@@ -188,7 +188,7 @@ impl ParameterWalk<'_, '_> {
         };
         let root = self.root;
         self.checker.schemas.0.entry(address).or_insert_with(|| {
-            // A part may refer to definitions of the whole.
+            // A part may refer to definitions of the whole schema.
             let mut members =
                 schema.as_object().map_or_else(Map::new, |members| (**members).clone());
             for word in ["$defs", "definitions"] {
@@ -240,7 +240,7 @@ impl ParameterWalk<'_, '_> {
     }
 }
 
-/// What would turn one type into the other, where there is one thing to do.
+/// The help text for a type mismatch, if one conversion fixes it.
 fn conversion(ty: &Type, wanted: &Type, template: &Template) -> Option<String> {
     match (ty, wanted, template) {
         (Type::String, Type::Integer | Type::Number | Type::Bool, Template::Text(_)) => {
@@ -262,7 +262,7 @@ fn conversion(ty: &Type, wanted: &Type, template: &Template) -> Option<String> {
     }
 }
 
-/// Of a literal more is known than its type: a fraction is no integer.
+/// A literal can conflict with a type by its value: a fraction is not an integer.
 fn literal_conflict(value: &Value, wanted: &Type) -> Option<String> {
     let ty = Type::of_value(value);
     let has = |part: &Type| wanted.parts().contains(part);
@@ -276,7 +276,7 @@ fn parameter_name(path: &[&str]) -> String {
     if path.is_empty() { "the parameters".to_owned() } else { format!("`{}`", path.join(".")) }
 }
 
-/// A schema that says all it says with the words of one object or array.
+/// Whether a schema consists only of the plain keywords of one object or array.
 fn is_plain(schema: &Value) -> bool {
     const COMBINING: &[&str] =
         &["anyOf", "oneOf", "allOf", "not", "if", "patternProperties", "$ref", "dependentSchemas"];

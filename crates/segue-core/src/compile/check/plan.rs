@@ -1,4 +1,5 @@
-//! Plans: an order that cannot be kept, and the habits of good plans.
+//! Checks of the plan dialect: an `executionOrder` that contradicts dependencies, and plan
+//! conventions.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ pub(in crate::compile) fn check(composition: &Composition, document: &Node) -> V
     findings
 }
 
-/// Steps stand in the order that the plan asks for. What a step needs comes first nevertheless.
+/// Steps are in the order that the plan requests; dependencies override it.
 fn overruled(steps: &[Arc<Step>], order: &Node, findings: &mut Vec<Diagnostic>) {
     for (position, step) in steps.iter().enumerate() {
         for need in step.needs.iter().filter(|need| need.position > position) {
@@ -38,14 +39,14 @@ fn overruled(steps: &[Arc<Step>], order: &Node, findings: &mut Vec<Diagnostic>) 
     }
 }
 
-/// A reference is a dependency; saying so as well tells whoever reads the plan.
+/// A reference already is a dependency; writing `dependsOn` too helps readers of the plan.
 fn unsaid(step: &Step, steps: &[Arc<Step>], findings: &mut Vec<Diagnostic>) {
     for need in &step.needs {
         let needed = &steps[need.position].id;
         if !step.depends_on.iter().any(|(said, _)| said == needed) {
             let message = format!("`{}` reads `{needed}` and has no `dependsOn` for it", step.id);
             let finding = Diagnostic::hint(Code::Practice, message, step.id_span)
-                .help(format!("say `dependsOn: {needed}`; it is waited for in any case"));
+                .help(format!("say `dependsOn: {needed}`; the step waits for it in any case"));
             findings.push(finding);
         }
     }

@@ -1,4 +1,4 @@
-//! Programs: steps that nothing leads to, circles without an end, and the habits of good chains.
+//! Checks of programs: unreachable steps, endless cycles, and conventions of chains.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) fn check(composition: &Composition, root: &Node) -> Vec<Diagnostic> {
         if composition.dialect == Dialect::Chain {
             undocumented(composition, root, &mut findings);
         }
-        // Whoever brings a document of another language follows the habits of that language.
+        // Documents of other languages follow the conventions of those languages.
         if matches!(composition.dialect, Dialect::Chain | Dialect::Composition) {
             silent_about_failures(composition, &mut findings);
             composition.body.walk_calls(&mut |call| hard_coded(call, root, &mut findings));
@@ -39,7 +39,7 @@ fn check_body(body: &Body, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-/// The ways that a step may really take.
+/// The transitions that a step may actually take.
 fn taken<'w>(step: &Step, ways: &'w Transitions) -> impl Iterator<Item = usize> + use<'w> {
     let skipped = step.when.is_some().then_some(ways.in_sequence);
     [Some(ways.success), skipped, ways.failure].into_iter().flatten().filter_map(position)
@@ -70,7 +70,7 @@ fn unreachable(body: &Body, ways: &[Transitions], findings: &mut Vec<Diagnostic>
     }
 }
 
-/// Every step has one way after success, so circles are found by following it.
+/// Every step has one transition after success, so following it finds the cycles.
 fn endless(body: &Body, ways: &[Transitions], findings: &mut Vec<Diagnostic>) {
     let mut met_in = vec![usize::MAX; body.steps.len()];
     for start in 0..body.steps.len() {
@@ -108,7 +108,7 @@ fn endless_circle(body: &Body, circle: &[usize]) -> Diagnostic {
         .help("give one of them a `when`, or use `repeat` with `until`")
 }
 
-/// Names that say nothing to whoever reads them: `tool1`, `x`, `tmp`.
+/// Names that tell a reader nothing: `tool1`, `x`, `tmp`.
 pub(super) fn is_vague_name(name: &str) -> bool {
     const SAYING_NOTHING: &[&str] = &[
         "tool",
@@ -151,7 +151,7 @@ fn vague_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagno
     });
 }
 
-/// The names that a step gives, and where each stands.
+/// The names that a step defines, with their spans.
 fn given_names(step: &Step, root: &Node) -> Vec<(Arc<str>, Span)> {
     let Some(node) = root.find(step.span) else { return Vec::new() };
     let by_key = |node: Option<&Node>| -> Vec<(Arc<str>, Span)> {
@@ -171,8 +171,10 @@ fn given_names(step: &Step, root: &Node) -> Vec<(Arc<str>, Span)> {
 fn undocumented(composition: &Composition, root: &Node, findings: &mut Vec<Diagnostic>) {
     let documentation = composition.metadata.get("documentation");
     let summary = documentation.and_then(|node| node.get("summary")).and_then(Value::as_str);
-    let is_told = summary.is_some_and(|summary| !summary.trim().is_empty());
-    if let Some(name) = root.get("name").filter(|_| composition.body.steps.len() > 1 && !is_told) {
+    let has_summary = summary.is_some_and(|summary| !summary.trim().is_empty());
+    if let Some(name) =
+        root.get("name").filter(|_| composition.body.steps.len() > 1 && !has_summary)
+    {
         let message =
             format!("`{}` has several steps and no `documentation.summary`", composition.name);
         let finding = Diagnostic::hint(Code::Practice, message, name.span)
@@ -181,10 +183,10 @@ fn undocumented(composition: &Composition, root: &Node, findings: &mut Vec<Diagn
     }
 }
 
-/// Steps that one finding names.
+/// How many steps one finding lists.
 const NAMED_MAX: usize = 5;
 
-/// One finding for all steps: the author who wants the default need not be told it at each of them.
+/// One finding for all steps, so that an author who wants the default sees one hint and not many.
 fn silent_about_failures(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     let mut silent: Vec<&Step> = Vec::new();
     composition.body.walk(&mut |step| {
@@ -209,7 +211,7 @@ fn silent_about_failures(composition: &Composition, findings: &mut Vec<Diagnosti
     findings.push(finding);
 }
 
-/// Addresses of one person or place, where a parameter would make the chain fit for others.
+/// Addresses of one person or site, where a parameter would make the chain reusable.
 fn hard_coded(call: &ToolCall, root: &Node, findings: &mut Vec<Diagnostic>) {
     if call.parameters.span != call.name_span
         && let Some(arguments) = root.find(call.parameters.span)
@@ -242,16 +244,16 @@ fn address_in(text: &str) -> Option<&'static str> {
     let mut words =
         text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':' | '<' | '>'));
     if text.starts_with("https://") || text.starts_with("http://") {
-        Some("an address of the web")
+        Some("a web address")
     } else if words.any(is_address) {
-        Some("an address of mail")
+        Some("a mail address")
     } else {
         None
     }
 }
 
-/// Names that are given, in a chain that says what its result is, and read neither there nor by a
-/// step. Without an `output` the whole state is the result.
+/// Names that a chain with an `output` defines and that neither a step nor the output reads.
+/// Without an `output` the whole state is the result.
 fn unread_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagnostic>) {
     let Some(output) = &composition.output else { return };
     let mut read = StateReads::default();
@@ -266,9 +268,9 @@ fn unread_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagn
     composition.body.walk(&mut |step| {
         for (name, span) in given_names(step, root) {
             if !read.names.contains(&name) {
-                let message = format!("nobody reads the name `{name}`");
+                let message = format!("the name `{name}` is never read");
                 let finding = Diagnostic::hint(Code::Unused, message, span)
-                    .help("use it in a step or in `output`, or do not give it");
+                    .help("use it in a step or in `output`, or remove it");
                 findings.push(finding);
             }
         }
@@ -279,7 +281,7 @@ fn unread_names(composition: &Composition, root: &Node, findings: &mut Vec<Diagn
 #[derive(Default)]
 struct StateReads {
     names: BTreeSet<Arc<str>>,
-    /// Whether something reads the state as a whole.
+    /// Whether an expression reads the state as a whole.
     all: bool,
 }
 

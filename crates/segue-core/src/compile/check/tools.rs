@@ -1,4 +1,4 @@
-//! Names of tools → tools, and compositions that would call themselves.
+//! Resolves tool names to tools, and finds compositions that would call themselves.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::source::{Source, Span};
 use crate::toolset::Toolset;
 use crate::value::Value;
 
-/// Finds the tool of every call.
+/// Attaches the tool to every call.
 pub(in crate::compile) fn attach(
     composition: &mut Composition,
     source: &Source,
@@ -32,7 +32,7 @@ pub(in crate::compile) fn attach(
     findings
 }
 
-/// More steps than a toolset allows, at the first that is too many.
+/// Reports the first step beyond the number that a toolset allows.
 fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagnostic> {
     let (code, message) = toolset.size_error(composition)?;
     let max = toolset.guards().max_steps?;
@@ -46,7 +46,7 @@ fn too_many_steps(composition: &Composition, toolset: &Toolset) -> Option<Diagno
     Some(Diagnostic::error(code, message, first?))
 }
 
-/// What takes each step back: the author's word, else what the tool declares.
+/// Attaches the rollback of each step: the author's, else the one that the tool declares.
 fn attach_rollbacks(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagnostic>) {
     for step in &mut body.steps {
         let step = Arc::make_mut(step);
@@ -67,7 +67,7 @@ fn attach_rollbacks(body: &mut Body, catalog: &Catalog, findings: &mut Vec<Diagn
     }
 }
 
-/// A rollback of a step that only reads, which is never used.
+/// Warns about a rollback of a step that only reads, since it is never used.
 fn unused_rollback(step: &Step) -> Option<Diagnostic> {
     let StepRollback::Call(rollback) = &step.rollback else { return None };
     let StepKind::Tool(call) = &step.kind else { return None };
@@ -75,8 +75,7 @@ fn unused_rollback(step: &Step) -> Option<Diagnostic> {
     if !calls.all(only_reads) {
         return None;
     }
-    let message =
-        format!("`{}` only reads: there is nothing that `rollback` could undo", call.name);
+    let message = format!("`{}` only reads: there is nothing to roll back", call.name);
     let help = "drop the `rollback`; if the tool changes something after all, say `read_only: false` \
                 for it in the configuration";
     Some(Diagnostic::warning(Code::Unused, message, rollback.name_span).help(help))
@@ -86,7 +85,7 @@ fn only_reads(call: &ToolCall) -> bool {
     call.tool.as_ref().is_some_and(|tool| tool.annotations.impact() == Impact::Reads)
 }
 
-/// Probes that are more than a question: nobody is asked before they are called.
+/// Probes that may write: a probe is called without confirmation, so it must only read.
 pub(super) fn probes(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     composition.body.walk(&mut |step| {
@@ -106,7 +105,7 @@ pub(super) fn probes(composition: &Composition) -> Vec<Diagnostic> {
     findings
 }
 
-/// What takes one call of a step back: the author's word, else what the call's tool declares.
+/// The rollback of one call of a step: the author's, else the one that the call's tool declares.
 fn resolve_rollback(
     step: &Step,
     call: Option<&ToolCall>,
@@ -192,7 +191,7 @@ fn attach_one(
                 .help("write the namespace too");
             findings.push(finding);
         }
-        // Said once, as a recursion, by `recursion`.
+        // `recursion` reports this once.
         ToolLookup::Missing { .. } if is_own(&call.name, own_name) => {}
         ToolLookup::Missing { nearest } => {
             let message = format!("Tool not found in registry: {}", call.name);
@@ -205,8 +204,8 @@ fn attach_one(
     }
 }
 
-/// A call that a toolset does not allow: of the tool itself, or, where that is a composition, of one
-/// that it calls.
+/// A call that a toolset does not allow: of the tool itself, or of a tool that it calls as a
+/// composition.
 fn refused(call: &ToolCall, tool: &ToolSpec, toolset: &Toolset) -> Option<Diagnostic> {
     let (code, message) = match toolset.access_error(&tool.id) {
         Some(refusal) => refusal,
@@ -231,7 +230,7 @@ fn is_own(called: &str, own_name: &str) -> bool {
     called == own_name || called.strip_prefix("composition:") == Some(own_name)
 }
 
-/// Calls that lead back to the composition itself, directly or through others.
+/// Calls that lead back to the composition, directly or through other compositions.
 pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
     let mut findings = Vec::new();
     composition.body.walk_calls(&mut |call| {
@@ -247,7 +246,7 @@ pub(super) fn recursion(composition: &Composition) -> Vec<Diagnostic> {
     findings
 }
 
-/// Compositions nest only so deep; beyond that the plan refuses them anyway.
+/// Maximum nesting of compositions; the planner refuses deeper ones anyway.
 const NESTING_MAX: usize = 32;
 
 fn is_recursive(

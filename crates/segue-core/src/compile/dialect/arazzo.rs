@@ -1,8 +1,9 @@
 //! Arazzo 1.x: workflows over the operations of APIs, as programs of calls.
 //!
-//! A document may hold several workflows; the first is the composition, or the one that
-//! `x-segue-workflow` names. What an operation answers is its body: a status that is no success is a
-//! failure of the call, so criteria about it are met already, and headers are not known.
+//! A document may hold several workflows; the composition is the first one, or the one that
+//! `x-segue-workflow` names. The value of an operation is the body of its response. An unsuccessful
+//! status fails the call, so criteria about a successful status always hold. Response headers are
+//! not available.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ use crate::diagnostic::Code;
 use crate::document::{Member, Node, NodeKind};
 use crate::value::Value;
 
-/// The workflow in native words.
+/// Lowers the workflow to the native dialect.
 pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
     reader.check_record(root, &ARAZZO, "an Arazzo document");
     let version = root.get("arazzo").and_then(Node::as_str).cloned().unwrap_or_default();
     if !version.starts_with("1.") {
         let span = root.get("arazzo").map_or(root.span, |node| node.span);
-        let message = format!("Arazzo {version} is not known here, only 1.x");
+        let message = format!("Arazzo {version} is not supported, only 1.x");
         reader.error(Code::Unsupported, span, message);
         return None;
     }
@@ -84,7 +85,7 @@ fn choose<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node
     found
 }
 
-/// A name that a composition may have: `loginUser` is `login-user`.
+/// A valid name for a composition: `loginUser` becomes `login-user`.
 fn kebab(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for c in id.chars() {
@@ -96,7 +97,7 @@ fn kebab(id: &str) -> String {
     name
 }
 
-/// What a `$ref` inside the document leads to; the node itself otherwise.
+/// The target of a `$ref` inside the document; the node itself otherwise.
 fn referred<'n>(root: &'n Node, node: &'n Node) -> &'n Node {
     match node.get("$ref").and_then(Node::as_str).and_then(|pointer| pointer.strip_prefix('#')) {
         Some(pointer) => root.at_pointer(pointer),
@@ -104,7 +105,7 @@ fn referred<'n>(root: &'n Node, node: &'n Node) -> &'n Node {
     }
 }
 
-/// What each output of each step is, as the document says it.
+/// The outputs of each step, as written.
 fn outputs_of(steps: &[Node]) -> Outputs {
     let mut outputs = BTreeMap::new();
     for step in steps {
@@ -127,7 +128,7 @@ fn named(reader: &mut DialectReader<'_>, node: &Node, outputs: &Outputs) -> Node
     object(node.span, members.collect())
 }
 
-/// A value with expressions in its texts.
+/// A value with expressions in its strings.
 fn value(reader: &mut DialectReader<'_>, node: &Node, outputs: &Outputs) -> Node {
     match &node.kind {
         NodeKind::String(written) => match template(written, outputs) {
@@ -182,7 +183,7 @@ impl Lowerer<'_, '_, '_> {
         Some(object(step.span, members))
     }
 
-    /// The tool behind an operation: its source is its namespace.
+    /// The tool of an operation; the source description is its namespace.
     fn tool(&mut self, step: &Node) -> Option<Member> {
         if let Some(found) = first_member(step, &["operationPath", "channelPath"]) {
             let message = format!("`{}` does not say which tool is meant", found.key);
@@ -210,7 +211,7 @@ impl Lowerer<'_, '_, '_> {
         Some(Member { key: "tool".into(), key_span: found.key_span, value })
     }
 
-    /// Parameters by name, of the workflow and of the step; the body of a request as `body`.
+    /// Parameters of the workflow and of the step by name; the request body as `body`.
     fn arguments(&mut self, step: &Node) -> Option<Member> {
         let mut members: Vec<Member> = Vec::new();
         let own = first_member(step, &["parameters"]);
@@ -248,7 +249,7 @@ impl Lowerer<'_, '_, '_> {
         for criterion in found.value.items() {
             let kind = criterion.get("type").and_then(Node::as_str);
             if kind.is_some_and(|kind| &**kind != "simple") {
-                untranslated(self.reader, criterion, "only simple criteria are known here");
+                untranslated(self.reader, criterion, "only simple criteria are supported");
                 continue;
             }
             let Some(written) = criterion.get("condition") else { continue };
@@ -269,7 +270,7 @@ impl Lowerer<'_, '_, '_> {
         })
     }
 
-    /// The actions of a step, else those of the workflow, each as it is declared.
+    /// The actions of a step, else those of the workflow, in the order of the document.
     fn actions(&self, step: &Node, word: &str, kind: &str) -> Option<(Member, Vec<Node>)> {
         let found = first_member(step, &[word]).or_else(|| first_member(self.workflow, &[kind]))?;
         let declared =
@@ -285,7 +286,7 @@ impl Lowerer<'_, '_, '_> {
         Some(Member { key: "on_success".into(), key_span: place.key_span, value })
     }
 
-    /// `end`, or the step of a `goto`.
+    /// `end`, or the step that a `goto` names.
     fn target(&mut self, action: &Node) -> Option<Node> {
         let word = action.get("type")?;
         match self.reader.one_of(word, "`type`", &["end", "goto", "retry"])? {
@@ -312,7 +313,7 @@ impl Lowerer<'_, '_, '_> {
         }
     }
 
-    /// A retry, then what follows it.
+    /// A retry, then the action that follows it.
     fn on_failure(&mut self, place: &Member, actions: &[Node]) -> Vec<Member> {
         let is_retry = |action: &Node| {
             action.get("type").and_then(Node::as_str).is_some_and(|word| &**word == "retry")
@@ -359,7 +360,7 @@ impl Lowerer<'_, '_, '_> {
     }
 }
 
-/// What `reference: $components.KIND.NAME` means; the node itself otherwise.
+/// The target of `reference: $components.KIND.NAME`; the node itself otherwise.
 fn component<'c>(root: &'c Node, node: &'c Node, kind: &str) -> &'c Node {
     let name = node.get("reference").and_then(Node::as_str);
     let name = name.and_then(|name| name.strip_prefix("$components."));

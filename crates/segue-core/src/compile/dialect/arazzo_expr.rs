@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use super::go_template::{field, step};
 
-/// What each output of each step is made of, by step and name.
+/// The expression of each output, by step and name.
 pub(super) type Outputs = BTreeMap<(Arc<str>, Arc<str>), Arc<str>>;
 
-/// Outputs may be made of outputs of other steps; longer ways than this are circles.
+/// Outputs may refer to outputs of other steps; a longer path than this is a cycle.
 const DEPTH_MAX: usize = 16;
 
-/// A text that is one runtime expression, or that has some in `{…}`.
+/// A text that is one runtime expression, or that holds some in `{…}`.
 pub(super) fn template(written: &str, outputs: &Outputs) -> Result<String, String> {
     if written.starts_with('$') {
         return Ok(format!("{{{{ {} }}}}", expression(written, outputs, None)?));
@@ -30,7 +30,7 @@ pub(super) fn template(written: &str, outputs: &Outputs) -> Result<String, Strin
     Ok(out)
 }
 
-/// A runtime expression. `body` is what `$response.body` means here, where it means something.
+/// A runtime expression. `body` is the translation of `$response.body`, where it is allowed.
 pub(super) fn expression(
     written: &str,
     outputs: &Outputs,
@@ -46,7 +46,7 @@ fn at_depth(
     depth: usize,
 ) -> Result<String, String> {
     if depth > DEPTH_MAX {
-        return Err(format!("`{written}` is made of itself"));
+        return Err(format!("`{written}` refers to itself"));
     }
     let (path, pointer) = written.split_once('#').unwrap_or((written, ""));
     let from_pointer = pointer.split('/').skip(1).map(|part| {
@@ -73,7 +73,7 @@ fn at_depth(
             let body = body.ok_or(format!("`{written}` outside a step"))?;
             format!("{body}{}", fields(rest))
         }
-        // What another workflow returned is the value of the step that called it.
+        // The value of the calling step is the result of the other workflow.
         [name] if body.is_some() && name.starts_with("$workflow_") => {
             format!("{}.{}", body.unwrap_or_default(), &name[1..])
         }
@@ -82,7 +82,7 @@ fn at_depth(
     Ok(format!("{base}{from_pointer}"))
 }
 
-/// The parts of a path; an index is a part of its own.
+/// The segments of a path; an index is a segment of its own.
 fn split(path: &str) -> Vec<String> {
     let mut parts = Vec::new();
     for part in path.split('.') {
@@ -105,7 +105,8 @@ fn part_of(part: &str) -> String {
     if part.starts_with('[') { part.to_owned() } else { field(part) }
 }
 
-/// A simple condition over the answer of a call. None when every answer that is a success meets it.
+/// Translates a simple condition over a call's response. `None` when every successful response
+/// meets it.
 pub(super) fn condition(written: &str, outputs: &Outputs) -> Result<Option<String>, String> {
     let tokens = tokens(written)?;
     if let [left, operator, status] = tokens.as_slice()
@@ -118,7 +119,11 @@ pub(super) fn condition(written: &str, outputs: &Outputs) -> Result<Option<Strin
             (">=", Ok(status)) => status <= 200,
             _ => false,
         };
-        return if is_met { Ok(None) } else { Err(format!("`{written}`: a status is not known")) };
+        return if is_met {
+            Ok(None)
+        } else {
+            Err(format!("`{written}`: the status is not available"))
+        };
     }
     let mut out = Vec::with_capacity(tokens.len());
     for token in &tokens {

@@ -1,7 +1,7 @@
-//! The chain dialect: steps that one cursor goes through, with jumps and a state of named values.
+//! The chain dialect: steps that run one after another, with jumps and a state of named values.
 //!
-//! Its steps are read in [`super::step`] like all others. Here is what only a chain has: the top of
-//! its document, the names of its steps, and what `next` means.
+//! [`super::step`] reads the steps of all dialects. This module reads the parts that only a chain
+//! has: the top of its document, the names of its steps, and `next`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::id::is_step_id;
 use crate::source::Span;
 use crate::value::Value;
 
-/// The target of a jump that means no step.
+/// The jump target that ends the chain.
 const END: &str = "end";
 
 pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
@@ -50,7 +50,7 @@ pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Compos
     Some(composition)
 }
 
-/// The steps are inside `implementation`, or at the top of a document that names its dialect.
+/// The steps are in `implementation`, or at the top of a document that names its dialect.
 fn find_steps<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node> {
     let Some(implementation) = root.get("implementation") else {
         if root.get("steps").is_none() {
@@ -76,7 +76,7 @@ fn find_steps<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n 
     composite.get("steps").filter(|_| is_read)
 }
 
-/// What is only for people is kept beside the author's own metadata.
+/// Stores texts for people beside the author's own metadata.
 fn read_about(reader: &mut DialectReader<'_>, root: &Node, composition: &mut Composition) {
     let mut about = composition.metadata.as_object().map(|map| (**map).clone()).unwrap_or_default();
     for field in ["display_name", "category"] {
@@ -95,7 +95,7 @@ fn read_about(reader: &mut DialectReader<'_>, root: &Node, composition: &mut Com
     composition.metadata = about.into();
 }
 
-/// Whether the chain itself keeps something in its state under this name.
+/// Whether the chain itself stores something in its state under this name.
 pub(in crate::compile) fn is_reserved_in_state(name: &str) -> bool {
     let is_retry_count = || {
         let number = name.strip_prefix("step_")?.strip_suffix("_retry_count")?;
@@ -104,10 +104,10 @@ pub(in crate::compile) fn is_reserved_in_state(name: &str) -> bool {
     matches!(name, "chain_id" | "chain_name" | "started_at") || is_retry_count() == Some(true)
 }
 
-/// Says so when a name belongs to the chain itself.
+/// Reports a name that the chain itself uses.
 pub(super) fn refuse_reserved(reader: &mut DialectReader<'_>, name: &str, span: Span) {
     if is_reserved_in_state(name) {
-        let message = format!("`{name}` is kept in the state by the chain itself");
+        let message = format!("the chain itself stores `{name}` in its state");
         reader.error_with_help(Code::InvalidField, span, message, "choose another name");
     }
 }
@@ -125,8 +125,8 @@ fn refuse_reserved_parameters(reader: &mut DialectReader<'_>, root: &Node) {
     }
 }
 
-/// Every name that the author gives to steps and values, so that a step without a name gets one
-/// that means nothing else.
+/// Collects every name that the author gives to steps and values, so that the generated name of an
+/// unnamed step is unique.
 pub(super) fn collect_names(node: &Node, reader: &mut DialectReader<'_>) {
     for item in node.items() {
         collect_names(item, reader);
@@ -134,7 +134,7 @@ pub(super) fn collect_names(node: &Node, reader: &mut DialectReader<'_>) {
     for member in node.members() {
         let value = &member.value;
         match &*member.key {
-            // What tools are given has names of its own.
+            // Arguments of tools have names of their own.
             "inputs" | "parameters" => {}
             "id" | "name" | "output_key" | "as" => reader.taken.extend(value.as_str().cloned()),
             "map_outputs" => {
@@ -149,7 +149,7 @@ pub(super) fn collect_names(node: &Node, reader: &mut DialectReader<'_>) {
     }
 }
 
-/// A step's id: its `id`, else its `name` where that can stand in a path, else its number.
+/// A step's id: its `id`, else its `name` if that is a valid path segment, else its number.
 pub(super) fn read_id(
     reader: &mut DialectReader<'_>,
     node: &Node,
@@ -180,14 +180,14 @@ fn free_name(reader: &DialectReader<'_>, index: StepIndex) -> Arc<str> {
     name.into()
 }
 
-/// Where a program goes on; what that means is known when all steps around are read.
+/// Reads a jump target; [`resolve_jumps`] resolves it once all sibling steps are read.
 pub(super) fn read_next(reader: &mut DialectReader<'_>, node: &Node) -> Option<Next> {
     let node = node.get("next")?;
     let name = reader.text(node, "`next`")?;
     Some(Next { name, span: node.span, target: Target::End })
 }
 
-/// Words of `on_failure` that the rest of it makes useless. None is passed over silently.
+/// Reports fields of `on_failure` that have no effect, so that none is ignored silently.
 pub(super) fn refuse_useless(reader: &mut DialectReader<'_>, node: &Node, action: FailureAction) {
     let word = node.get("action").and_then(Node::as_str).map_or("", |word| word);
     let retries = word == "retry";
@@ -213,10 +213,10 @@ pub(super) fn refuse_useless(reader: &mut DialectReader<'_>, node: &Node, action
     }
 }
 
-/// What jumps can name among the steps of one body: positions in the order of the text.
+/// The jump targets among the steps of one body: positions in the order of the text.
 #[derive(Default)]
 struct Targets {
-    /// Ids, then names, then tools, then tools without their namespace: the first that has it wins.
+    /// Ids, names, tools, tools without their namespace: the first map that has the name wins.
     classes: [BTreeMap<Arc<str>, Vec<usize>>; 4],
 }
 
@@ -241,7 +241,7 @@ impl Targets {
         targets
     }
 
-    /// The nearest later step of this name, else the nearest that is not later.
+    /// The nearest later step of this name, else the nearest one that is not later.
     fn find(&self, name: &str, from: usize) -> Option<usize> {
         let positions = self.classes.iter().find_map(|class| class.get(name))?;
         let after = positions.partition_point(|position| *position <= from);
@@ -254,7 +254,7 @@ impl Targets {
     }
 }
 
-/// Gives every `next` among the steps of one body its meaning.
+/// Resolves every `next` among the steps of one body.
 pub(super) fn resolve_jumps(reader: &mut DialectReader<'_>, steps: &mut [(Step, &Node)]) {
     let jumps = |step: &Step| step.on_success.next.is_some() || step.on_failure.next.is_some();
     if !steps.iter().any(|(step, _)| jumps(step)) {
@@ -263,7 +263,8 @@ pub(super) fn resolve_jumps(reader: &mut DialectReader<'_>, steps: &mut [(Step, 
     let targets = Targets::of(steps);
     for (position, (step, _)) in steps.iter_mut().enumerate() {
         for next in [&mut step.on_success.next, &mut step.on_failure.next] {
-            // A jump to nowhere is taken away, so that what follows is not called unreachable too.
+            // An invalid jump is removed, so that the steps after it are not reported as
+            // unreachable too.
             *next = next.take().and_then(|next| resolve_jump(reader, next, position, &targets));
         }
     }
@@ -287,18 +288,17 @@ fn resolve_jump(
 }
 
 fn unknown_target(reader: &mut DialectReader<'_>, next: &Next, targets: &Targets) {
-    let message = format!("there is no step `{}` to go on with", next.name);
+    let message = format!("`next` names no step: `{}`", next.name);
     let finding = Diagnostic::error(Code::UnknownStep, message, next.span);
     let inner = reader.name_in_key(next.span);
     reader.findings.push(match targets.nearest(&next.name) {
         Some(near) => finding.fix(inner, near),
-        None => finding.help(
-            "`next` names a step beside this one by its id, its name or its tool, or says `end`",
-        ),
+        None => finding
+            .help("`next` takes the id, the name or the tool of a step in the same list, or `end`"),
     });
 }
 
-/// A call without arguments may be meant, or forgotten.
+/// Hints at a call without arguments, which may be forgotten.
 pub(super) fn warn_without_inputs(reader: &mut DialectReader<'_>, node: &Node, step: &Step) {
     let has = |field: &str| node.get(field).is_some_and(|node| node.kind != NodeKind::Null);
     if let StepKind::Tool(call) = &step.kind

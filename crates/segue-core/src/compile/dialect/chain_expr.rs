@@ -1,4 +1,5 @@
-//! A chain in native words: the same program, with every step's name and target written out.
+//! Lowers a chain to the native dialect: the same program, with every step's name and target
+//! explicit.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use crate::composition::{Body, Composition, Target};
 use crate::document::{Member, Node, NodeKind};
 use crate::source::Span;
 
-/// Members that mean the same in the native dialect.
+/// Members that have the same meaning in the native dialect.
 const SHARED: &[&str] = &[
     "name",
     "description",
@@ -50,7 +51,7 @@ pub(in crate::compile) fn lower_chain(root: &Node, composition: &Composition) ->
     object(root.span, members)
 }
 
-/// What is only for people stands in the metadata, as it does in the composition.
+/// Texts for people become metadata, as in the compiled composition.
 fn about(root: &Node) -> Option<Member> {
     let metadata = first_member(root, &["metadata"]);
     let mut members = metadata.map_or_else(Vec::new, |found| found.value.members().to_vec());
@@ -61,7 +62,7 @@ fn about(root: &Node) -> Option<Member> {
     Some(Member { key: "metadata".into(), key_span, value: object(span, members) })
 }
 
-/// What the steps of a chain are called, by where they stand.
+/// The names of a chain's steps, by their position.
 #[derive(Default)]
 struct Names {
     ids: BTreeMap<(u32, u32), Arc<str>>,
@@ -148,7 +149,7 @@ impl Names {
     }
 }
 
-/// A call, or a list of calls, with native words.
+/// A call, or a list of calls, in the native dialect.
 fn calls(node: &Node) -> Node {
     match &node.kind {
         NodeKind::Array(items) => array(node.span, items.iter().map(calls).collect()),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::document::Node;
 use crate::value::Value;
 
-/// What the steps of a composite tool mean to its templates.
+/// The steps that templates of a composite tool can refer to.
 pub(super) struct KnownSteps<'n> {
     steps: BTreeMap<Arc<str>, &'n Node>,
 }
@@ -24,20 +24,20 @@ impl<'n> KnownSteps<'n> {
         word.is_some_and(|word| &**word == "elicitation")
     }
 
-    /// What stands in for a field of a step that was skipped.
+    /// The default for a field of a step that was skipped.
     fn default_of(&self, id: &str, field: &str) -> Option<Value> {
         let step = self.steps.get(id).filter(|step| step.get("condition").is_some())?;
         Some(step.get("defaultResults")?.get(field)?.to_value())
     }
 }
 
-/// The steps' own name of a step, whatever letters it has.
+/// The path of a step, quoted if its id is not an identifier.
 pub(super) fn step(id: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if id.chars().all(is_name) { format!("steps.{id}") } else { format!("steps['{id}']") }
 }
 
-/// A text with Go templates as a text with expressions. `default` stands in for what has no value.
+/// Translates a text with Go templates. `default` replaces a missing value.
 pub(super) fn translate(
     written: &str,
     known: &KnownSteps<'_>,
@@ -153,7 +153,7 @@ fn tokens(action: &str) -> Result<Vec<String>, String> {
     Ok(tokens)
 }
 
-/// A function with what it is given, or one operand.
+/// A function with its operands, or one operand.
 fn call<'t, I: Iterator<Item = &'t str>>(
     tokens: &mut Peekable<I>,
     known: &KnownSteps<'_>,
@@ -180,7 +180,7 @@ fn call<'t, I: Iterator<Item = &'t str>>(
         "not" => Ok(format!("(not {})", operand(tokens, known)?)),
         "len" => Ok(format!("({} | length)", operand(tokens, known)?)),
         "json" | "toJson" | "quote" => Ok(format!("({} | tojson)", operand(tokens, known)?)),
-        // A value is a value here; nobody has to read it out of a text first.
+        // Values are not serialized here, so there is no text to parse.
         "fromJson" => operand(tokens, known),
         "index" => {
             let operands = operands(tokens, known)?;
@@ -259,7 +259,7 @@ fn reference(path: &str, known: &KnownSteps<'_>) -> Result<String, String> {
     }
 }
 
-/// A field of a value, whatever letters its name has.
+/// A field access, quoted if the name is not an identifier.
 pub(super) fn field(name: &str) -> String {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.chars().all(is_name) {
@@ -269,7 +269,7 @@ pub(super) fn field(name: &str) -> String {
     }
 }
 
-/// What their step has completed, ours has succeeded in.
+/// ToolHive says `completed` for our `success`.
 fn status_word<'w>(left: &str, right: &'w str) -> &'w str {
     match right {
         "\"completed\"" if left.ends_with(".status") => "\"success\"",

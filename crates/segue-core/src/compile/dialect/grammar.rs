@@ -1,8 +1,8 @@
-//! The words of the native dialect and of the chain, as a table.
+//! The grammar of all dialects as a table of records and fields.
 //!
-//! The reader refuses what is not in here and offers the nearest word; the JSON Schema for editors
-//! is generated from the same rows. A field that exists in only one of the two cannot happen. A row
-//! that ends in `only` belongs to one dialect; all others are shared.
+//! The reader rejects fields that the table lacks and suggests the nearest name. The JSON Schema
+//! for editors is generated from the same rows, so the two always have the same fields. A row that
+//! ends in `only` belongs to one dialect; all others are shared.
 
 use crate::composition::{Dialect, Strategy};
 
@@ -10,11 +10,11 @@ use crate::composition::{Dialect, Strategy};
 pub struct RecordGrammar {
     /// Its name in the JSON Schema.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A description in one line.
     pub doc: &'static str,
     /// Its fields, in the order in which people write them.
     pub fields: &'static [FieldGrammar],
-    /// Fields that must be there.
+    /// Required fields.
     pub required: &'static [&'static str],
 }
 
@@ -22,11 +22,11 @@ pub struct RecordGrammar {
 pub struct FieldGrammar {
     /// Its name.
     pub name: &'static str,
-    /// What it holds.
+    /// The shape of its value.
     pub shape: FieldShape,
-    /// What it is for, in one line.
+    /// Its purpose in one line.
     pub doc: &'static str,
-    /// The one dialect that has it; absent means all that have the record.
+    /// The only dialect that has the field; `None` means all dialects that have the record.
     pub only: Option<Dialect>,
 }
 
@@ -40,7 +40,7 @@ impl RecordGrammar {
     }
 }
 
-/// What a field may hold.
+/// The shape of a field's value.
 pub enum FieldShape {
     /// Text.
     Text,
@@ -52,11 +52,11 @@ pub enum FieldShape {
     Version,
     /// `true` or `false`.
     Bool,
-    /// Nothing, written out.
+    /// An explicit null.
     Null,
     /// A whole number, zero or more.
     Count,
-    /// A whole number; zero and less mean that there is no bound.
+    /// A whole number; zero and less mean no bound.
     Bound,
     /// A number above zero.
     Number,
@@ -66,9 +66,9 @@ pub enum FieldShape {
     Millis,
     /// One expression.
     Condition,
-    /// Anything, with `{{ … }}` in its texts.
+    /// Any value, with `{{ … }}` in its strings.
     Template,
-    /// An object of anything.
+    /// An object with any members.
     Object,
     /// An object whose values are templates.
     Templates,
@@ -80,11 +80,11 @@ pub enum FieldShape {
     Words(&'static [&'static str]),
     /// An object of this kind.
     Of(&'static RecordGrammar),
-    /// A list of this.
+    /// A list of this shape.
     List(&'static FieldShape),
-    /// An object whose members are all this, by names that the author chooses.
+    /// An object whose members all have this shape, with names that the author chooses.
     Each(&'static FieldShape),
-    /// The first of these that fits.
+    /// The first of these shapes that fits.
     Either(&'static [FieldShape]),
 }
 
@@ -126,22 +126,22 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "version": Version, "Its version.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "requires": Of(&REQUIRES), "Context that the caller must pass.";
     "atomic": Bool, "One confirmation for the whole run.";
-    "overwrites": List(&Text), "Patterns of files below the files root that a run may overwrite without asking; it counts where the composition is the operator's.";
+    "overwrites": List(&Text), "Patterns of files below the files root that a run may overwrite without asking; only compositions of the operator have this right.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
     "max_concurrency": Count, "Steps that run at once; 16 unless said otherwise.";
     "guards": Of(&GUARDS), "What it may be made of and may do.";
     "unresolved": Words(&["fail", "keep"]), "A reference without a value fails its step, or is kept as written; `fail` unless said otherwise.";
-    "flow": Words(&["graph", "program"]), "Steps run as soon as what they need is there, or one after the other, with jumps; `graph` unless said otherwise.";
+    "flow": Words(&["graph", "program"]), "Steps run as soon as their dependencies are done, or one after the other, with jumps; `graph` unless said otherwise.";
     "steps": List(&Of(&STEP)), "What it does.";
     "output": Template, "Its result; every output key with its value unless said otherwise.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
-record!(pub TEMPLATE "template" "A composition to start from, with what is known of it." requires ["id", "composition"] {
+record!(pub TEMPLATE "template" "A composition to start from, with a description and requirements." requires ["id", "composition"] {
     "$schema": Text, "The schema that editors check this file against.";
     "id": Name, "How it is found.";
     "name": Text, "How people call it.";
@@ -166,7 +166,7 @@ record!(pub CHAIN "document" "Tools composed into one tool, step by step, with j
     "version": Version, "Its version.";
     "parameters": List(&Of(&PARAMETER)), "Its input; each is a name of the chain's state.";
     "input": Schema, "JSON Schema of its input, instead of `parameters`.";
-    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "requires": Of(&REQUIRES), "Context that the caller must pass.";
     "documentation": Of(&DOCUMENTATION), "What people should know before they use it.";
     "implementation": Of(&IMPLEMENTATION), "What it does.";
     "steps": List(&Of(&STEP)), "What it does, with `dialect: chain` in place of `implementation`.";
@@ -176,7 +176,7 @@ record!(pub CHAIN "document" "Tools composed into one tool, step by step, with j
     "max_concurrency": Count, "Branches and items that run at once; 16 unless said otherwise.";
     "guards": Of(&GUARDS), "What it may be made of and may do.";
     "output": Template, "Its result.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
@@ -190,7 +190,7 @@ record!(pub IMPLEMENTATION "implementation" "How a chain does its work." require
 });
 
 record!(pub COMPOSITE "composite" "The steps of a chain." requires ["steps"] {
-    "steps": List(&Of(&STEP)), "What is done, in order unless a step says what is `next`.";
+    "steps": List(&Of(&STEP)), "The steps, in order unless a step has a `next`.";
 });
 
 record!(pub GUARDS "guards" "What a composition may be made of and may do." requires [] {
@@ -211,7 +211,7 @@ record!(pub SKILL "skill" "Tools called one after the other, in the order of the
     "version": Version, "Its version.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "requires": Of(&REQUIRES), "Context that the caller must pass.";
     "atomic": Bool, "One confirmation for the whole run.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
@@ -223,7 +223,7 @@ record!(pub SKILL "skill" "Tools called one after the other, in the order of the
 });
 
 record!(pub SKILL_STEP "skill_step" "One step of a skill." requires [] {
-    "id": Id, "Its name, which says when it runs.";
+    "id": Id, "Its name, which decides its order.";
     "ID": Id, "The same.";
     "tool_id": Text, "The tool.";
     "toolId": Text, "The same.";
@@ -238,13 +238,13 @@ record!(pub PLAN "plan" "Tools to call, each after those that it depends on." re
     "name": Name, "How the plan is called; `plan` unless said otherwise.";
     "description": Text, "What it does, for people and models.";
     "version": Version, "Its version.";
-    "query": Text, "What somebody asked for, in their words.";
+    "query": Text, "The request in the user's words.";
     "reasoning": Text, "Why these tools were chosen.";
     "requestId": Text, "The request that the plan belongs to: `req_…`.";
     "planId": Text, "The id of the plan: `plan_…`.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "What the caller must bring.";
+    "requires": Of(&REQUIRES), "Context that the caller must pass.";
     "atomic": Bool, "One confirmation for the whole run.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
@@ -253,7 +253,7 @@ record!(pub PLAN "plan" "Tools to call, each after those that it depends on." re
     "tools": List(&Of(&PLAN_TOOL)), "The tools to call.";
     "executionOrder": List(&Text), "Which of several tools that could run goes first.";
     "output": Template, "Its result; the output of every tool unless said otherwise.";
-    "error_handling": Of(&ERROR_HANDLING), "What it does about failures.";
+    "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";
 });
 
@@ -289,13 +289,13 @@ record!(pub TOOLHIVE_STEP "toolhive_step" "One step of a composite tool." requir
     "condition": Text, "Whether to run it, as a Go template.";
     "dependsOn": List(&Id), "Steps that come first.";
     "onError": Of(&TOOLHIVE_ON_ERROR), "What to do with a failure.";
-    "message": Text, "What is asked.";
+    "message": Text, "The question.";
     "schema": Schema, "JSON Schema of the answer.";
     "timeout": Duration, "For one attempt, or for the answer.";
-    "onDecline": Object, "What a no means.";
-    "onCancel": Object, "What it means when nobody wants to answer: the run ends.";
-    "defaultResults": Object, "What stands in for its output when it is skipped or fails.";
-    "defaultResponse": Template, "What is proposed as the answer.";
+    "onDecline": Object, "What happens when the person declines.";
+    "onCancel": Object, "What happens when the person cancels: the run ends.";
+    "defaultResults": Object, "The output of the step when it is skipped or fails.";
+    "defaultResponse": Template, "The proposed answer.";
 });
 
 record!(pub TOOLHIVE_ON_ERROR "toolhive_on_error" "What to do with a failure." requires [] {
@@ -322,8 +322,8 @@ record!(pub ARAZZO_WORKFLOW "arazzo_workflow" "One workflow." requires ["workflo
     "description": Text, "What it does.";
     "inputs": Schema, "JSON Schema of its input.";
     "steps": List(&Of(&ARAZZO_STEP)), "What it does.";
-    "successActions": List(&Object), "What follows a success, where a step says nothing.";
-    "failureActions": List(&Object), "What follows a failure, where a step says nothing.";
+    "successActions": List(&Object), "Default actions after a success.";
+    "failureActions": List(&Object), "Default actions after a failure.";
     "parameters": List(&Object), "Parameters of every step.";
     "outputs": Templates, "Its result.";
 });
@@ -352,13 +352,13 @@ record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"
     "description": Text, "What it is for.";
 });
 
-record!(pub REQUIRES "requires" "What the caller must bring." requires [] {
+record!(pub REQUIRES "requires" "Context that the caller must pass." requires [] {
     "context": List(&Text), "Keys that the caller's context must carry.";
 });
 
-record!(pub ERROR_HANDLING "error_handling" "What is done about failures." requires [] {
+record!(pub ERROR_HANDLING "error_handling" "Error handling." requires [] {
     "failure_strategy": Words(Strategy::WORDS), "What a failed step means to the run.";
-    "rollback_on_failure": Bool, "Whether completed steps are undone when the run fails.";
+    "rollback_on_failure": Bool, "Whether completed steps are rolled back when the run fails.";
     "max_retries": Count, "Retries of a step that has no number of its own.";
     "backoff": Of(&BACKOFF), "Waits between attempts.";
 });
@@ -386,7 +386,7 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "wait": Either(&[Duration, Template]), "Waits.";
     "expand": Template, "Runs a composition that an earlier step made.";
     "steps": List(&Of(&STEP)), "The steps of a branch of `parallel`.";
-    "depends_on": Either(&[List(&Id), Id]), "Steps that must come first; data says most of it already.";
+    "depends_on": Either(&[List(&Id), Id]), "Steps that must finish first; references to other steps count already.";
     "when": Condition, "Whether to run the step at all.";
     "output_key": Id, "The name of its value.";
     "timeout": Duration, "For one attempt.";
@@ -398,21 +398,21 @@ record!(pub STEP "step" "One step. It has exactly one of the words tool, paralle
     "fallback": List(&Of(&CALL)), "Tools to try when all attempts failed.";
     "on_success": Of(&ON_SUCCESS), "What to do with its value.";
     "on_failure": Of(&ON_FAILURE), "What to do with its failure.";
-    "rollback": Either(&[Of(&ROLLBACK), Words(&["none"])]), "How it is taken back.";
+    "rollback": Either(&[Of(&ROLLBACK), Words(&["none"])]), "How it is rolled back.";
     "idempotent": Bool, "Whether calling it twice is harmless.";
     "probe": Of(&PROBE), "How to find out whether an unanswered call did its work.";
-    "sensitive": List(&Text), "JSON Pointers to what must never be written down.";
+    "sensitive": List(&Text), "JSON Pointers to values that must never be stored.";
     "fallthrough": Bool, "Whether it is entered in passing although only failures lead to it; a graph has no such thing.";
 });
 
-/// The words of which a step has exactly one.
+/// Fields of which a step has exactly one.
 pub const STEP_KINDS: &[&str] =
     &["tool", "parallel", "loop", "repeat", "choose", "set", "approve", "wait", "expand"];
 
 record!(pub LOOP "loop" "Runs steps once per item of an array." requires ["over", "steps"] {
     "over": Template, "The array.";
     "as": Id, "The item's name inside; `item` unless said otherwise.";
-    "steps": List(&Of(&STEP)), "What is done with each item.";
+    "steps": List(&Of(&STEP)), "The steps for each item.";
     "output": Template, "Each item's value; the last step's unless said otherwise.";
     "max_concurrency": Count, "Items at once; 1 unless said otherwise.";
     "max_iterations": Count, "Items at most; more is an error.";
@@ -420,7 +420,7 @@ record!(pub LOOP "loop" "Runs steps once per item of an array." requires ["over"
 });
 
 record!(pub REPEAT "repeat" "Runs steps until a condition holds." requires ["steps", "until", "max_iterations"] {
-    "steps": List(&Of(&STEP)), "What is done each round.";
+    "steps": List(&Of(&STEP)), "The steps of each round.";
     "until": Condition, "When to stop.";
     "max_iterations": Count, "Rounds at most.";
     "delay": Duration, "Between rounds.";
@@ -429,16 +429,16 @@ record!(pub REPEAT "repeat" "Runs steps until a condition holds." requires ["ste
 
 record!(pub CASE "case" "One case of `choose`." requires [] {
     "when": Condition, "The condition.";
-    "steps": List(&Of(&STEP)), "What is done when it holds.";
-    "otherwise": List(&Of(&STEP)), "What is done when no condition holds; last, and alone.";
+    "steps": List(&Of(&STEP)), "The steps when it holds.";
+    "otherwise": List(&Of(&STEP)), "The steps when no condition holds; last, and alone.";
 });
 
 record!(pub APPROVE "approve" "Asks a person." requires ["message"] {
-    "message": Template, "What is asked.";
+    "message": Template, "The question.";
     "schema": Schema, "JSON Schema of data that the answer carries.";
-    "timeout": Duration, "How long the question stands.";
-    "timeout_ms": Millis, "How long the question stands, in milliseconds.";
-    "on_timeout": Words(&["deny", "approve"]), "What silence means.";
+    "timeout": Duration, "How long to wait for an answer.";
+    "timeout_ms": Millis, "How long to wait for an answer, in milliseconds.";
+    "on_timeout": Words(&["deny", "approve"]), "The answer when the time is over.";
 });
 
 record!(pub RETRY "retry" "How a step is tried again." requires [] {
@@ -453,15 +453,15 @@ record!(pub CALL "call" "A call of a tool." requires ["tool"] {
     "inputs": Either(&[Templates, Template]), "Its arguments." only Chain;
 });
 
-record!(pub ROLLBACK "rollback" "How a step is taken back." requires [] {
-    "tool": Text, "The tool that takes it back.";
+record!(pub ROLLBACK "rollback" "How a step is rolled back." requires [] {
+    "tool": Text, "The tool that rolls it back.";
     "parameters": Either(&[Templates, Template]), "Its arguments; they see `output`, `args` and `input`.";
     "inputs": Either(&[Templates, Template]), "Its arguments; they see `output`, `args` and `input`." only Chain;
-    "impossible": Text, "Why it cannot be taken back.";
+    "impossible": Text, "Why it cannot be rolled back.";
 });
 
 record!(pub PROBE "probe" "How to find out whether an unanswered call did its work." requires ["tool", "done_when"] {
-    "tool": Text, "The tool that knows.";
+    "tool": Text, "The tool to ask.";
     "parameters": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`.";
     "inputs": Either(&[Templates, Template]), "Its arguments; they see `args` and `input`." only Chain;
     "done_when": Condition, "Over `output`: the answer that means it was done.";
@@ -471,21 +471,21 @@ record!(pub PROBE "probe" "How to find out whether an unanswered call did its wo
 record!(pub ON_SUCCESS "on_success" "What to do with a value." requires [] {
     "map_outputs": Names, "Field of the value → name for later steps.";
     "transform": Templates, "Name for later steps → its value, after `map_outputs`.";
-    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
+    "next": Text, "Where a program continues: a step, a tool or `end`; graphs have no `next`.";
 });
 
 record!(pub ON_FAILURE "on_failure" "What to do with a failure." requires [] {
     "action": Words(&["stop", "retry", "continue"]), "What it means to the run.";
     "max_retries": Count, "With `retry`: how often; 3 unless said otherwise.";
     "continue_on_max_retries": Bool, "With `retry`: whether to go on after the last attempt.";
-    "next": Text, "Where a chain goes on: a step, a tool or `end`; a graph has no such thing.";
+    "next": Text, "Where a program continues: a step, a tool or `end`; graphs have no `next`.";
     "default": Template, "With `continue`: the value that stands in.";
 });
 
 record!(pub TEST_FILE "test_file" "Tests of a composition." requires ["tests"] {
     "$schema": Text, "The schema that editors check this file against.";
-    "composition": Text, "What is tested: a file, seen from this one, or a configured name; the file beside this one with the same name unless said otherwise.";
-    "declare": Each(&Of(&TEST_TOOL)), "Tools that nobody but the tests knows, such as those of a server that is not there.";
+    "composition": Text, "The composition to test: a file, relative to this one, or a configured name; the file beside this one with the same name unless said otherwise.";
+    "declare": Each(&Of(&TEST_TOOL)), "Tools that only the tests have, such as those of a server that is not available.";
     "tools": Each(&ANSWERS), "Answers that every test of this file has, by tool or step.";
     "tests": List(&Of(&TEST)), "The tests.";
 });
@@ -493,7 +493,7 @@ record!(pub TEST_FILE "test_file" "Tests of a composition." requires ["tests"] {
 /// One answer for every call, or several in a row.
 const ANSWERS: FieldShape = Either(&[Of(&ANSWER), List(&Of(&ANSWER))]);
 
-record!(pub TEST_TOOL "test_tool" "What is known of a tool that only the tests know." requires [] {
+record!(pub TEST_TOOL "test_tool" "A tool that only these tests have." requires [] {
     "input": Schema, "JSON Schema of its arguments.";
     "output": Schema, "JSON Schema of its value.";
     "read_only": Bool, "It changes nothing.";
@@ -504,23 +504,23 @@ record!(pub TEST_TOOL "test_tool" "What is known of a tool that only the tests k
 record!(pub TEST "test" "One run with mocked tools, and what is expected of it." requires ["name"] {
     "name": Text, "What it shows.";
     "input": Object, "The input.";
-    "context": Object, "What the caller brings along.";
-    "options": Of(&TEST_OPTIONS), "What the caller asks for beyond the composition.";
+    "context": Object, "The caller's context.";
+    "options": Of(&TEST_OPTIONS), "Options of the run.";
     "tools": Each(&ANSWERS), "What tools answer, by tool or step.";
-    "real": List(&Text), "Built-in tools that are really called; only those that touch nothing. `*` stands for any letters.";
-    "confirm": Either(&[Bool, Words(CONFIRM), Each(&Either(&[Bool, Words(CONFIRM), Object]))]), "What people answer when they are asked, to everything or by step; an object is a yes with data. `yes` unless said otherwise.";
-    "doubts": Each(&Either(&[Bool, Words(CONFIRM), Object])), "Whether a call that was never answered did its work, by step; an object is a yes with what it returned. `later` unless said otherwise.";
-    "strict": Bool, "Whether calls that nobody expects and answers that nobody asks for fail the test; `true` unless said otherwise.";
+    "real": List(&Text), "Built-in tools that the test really calls; only those without side effects. `*` matches any letters.";
+    "confirm": Either(&[Bool, Words(CONFIRM), Each(&Either(&[Bool, Words(CONFIRM), Object]))]), "The answers of people, to every question or by step; an object is a yes with data. `yes` unless said otherwise.";
+    "doubts": Each(&Either(&[Bool, Words(CONFIRM), Object])), "Whether a call that was never answered did its work, by step; an object is a yes with its output. `later` unless said otherwise.";
+    "strict": Bool, "Whether unexpected calls and unused answers fail the test; `true` unless said otherwise.";
     "expect": Of(&EXPECT), "What is expected; success unless said otherwise.";
 });
 
-/// What a person answers.
+/// The answers of a person.
 pub const CONFIRM: &[&str] = &["yes", "no", "later"];
 
-record!(pub TEST_OPTIONS "test_options" "What a caller asks for beyond the composition." requires [] {
+record!(pub TEST_OPTIONS "test_options" "Options of the run." requires [] {
     "timeout": Duration, "For the whole run.";
     "max_concurrency": Count, "Steps that run at once.";
-    "error_strategy": Words(Strategy::WORDS), "What a failed step means, in place of the composition's own word.";
+    "error_strategy": Words(Strategy::WORDS), "Overrides the composition's error strategy.";
 });
 
 record!(pub ANSWER "answer" "What a mocked tool answers." requires [] {
@@ -528,12 +528,12 @@ record!(pub ANSWER "answer" "What a mocked tool answers." requires [] {
     "returns": Template, "The value.";
     "error": Either(&[Text, Of(&TEST_ERROR)]), "The failure.";
     "silent": Bool, "The call is sent, and no answer ever comes.";
-    "delay": Duration, "How long it takes, in time that is only counted.";
+    "delay": Duration, "How long it takes, in simulated time.";
     "times": Either(&[Count, Words(&["any"])]), "How many calls it is for: in a list one unless said otherwise, alone any.";
 });
 
 record!(pub TEST_ERROR "test_error" "How a mocked tool fails." requires ["message"] {
-    "message": Text, "The tool's words.";
+    "message": Text, "The tool's message.";
     "code": Text, "The error's code; `tool-error` unless said otherwise.";
     "retryable": Bool, "Whether trying again may help; by the code unless said otherwise.";
     "retry_after": Duration, "How long the tool's source asks to be left alone.";
@@ -548,8 +548,8 @@ record!(pub EXPECT "expect" "What is expected of a run." requires [] {
     "order": List(&Text), "Tools and steps that are called one after the other; others may come between.";
     "not_called": List(&Text), "Tools and steps that are not called.";
     "steps": Each(&Text), "How steps end, such as `success`, `skipped` or `rolled_back`.";
-    "rolled_back": List(&Text), "The steps that are taken back.";
-    "errors": List(&Of(&EXPECTED_ERROR)), "What goes wrong.";
+    "rolled_back": List(&Text), "The steps that are rolled back.";
+    "errors": List(&Of(&EXPECTED_ERROR)), "The errors of the run.";
 });
 
 record!(pub EXPECTED_CALL "expected_call" "A call that is expected." requires [] {

@@ -1,4 +1,4 @@
-//! The grammar → JSON Schema, for editors and for whoever writes compositions by program.
+//! Generates JSON Schema from the grammar, for editors and for programs that write compositions.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use super::grammar::{
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
 
-/// Which JSON Schema to write.
+/// The JSON Schema draft to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draft {
     /// The current one.
     Draft2020,
-    /// What older editors understand.
+    /// The draft that older editors support.
     Draft07,
 }
 
@@ -38,7 +38,8 @@ impl Draft {
 pub fn composition_schema(draft: Draft) -> Value {
     let mut writer = SchemaWriter { draft, dialect: Dialect::Composition, definitions: Map::new() };
     let mut schema = writer.reference(&COMPOSITION);
-    // The last one that is asked comes first: each stands behind those that are asked before it.
+    // Built from the inside out: each dialect is the `else` of the one before it, so the last comes
+    // first.
     for (dialect, record, condition) in [
         (Dialect::Plan, &PLAN, is_plan()),
         (Dialect::Skill, &SKILL, is_skill()),
@@ -60,7 +61,7 @@ pub fn composition_schema(draft: Draft) -> Value {
     Value::object([
         ("$schema", Value::from(draft.uri())),
         ("title", Value::from("Segue composition")),
-        // A resource holds a composite tool inside.
+        // A Kubernetes resource wraps a composite tool.
         ("if", has(&["kind", "spec"])),
         ("then", typed("object")),
         ("else", schema),
@@ -107,7 +108,7 @@ fn is_plan() -> Value {
     Value::object([("allOf", vec![has(&["tools"]), has_steps].into())])
 }
 
-/// Whether one of the steps fits.
+/// Whether one of the steps matches.
 fn some_step(list: &str, step: Value) -> Value {
     let steps = Value::object([("type", Value::from("array")), ("contains", step)]);
     Value::object([("required", words(&[list])), ("properties", Value::object([(list, steps)]))])
@@ -216,7 +217,7 @@ impl SchemaWriter {
             _ => record.name.to_owned(),
         };
         if !self.definitions.contains_key(&*name) {
-            // Reserved first: records refer to each other.
+            // Inserted before its fields, because records refer to each other.
             self.definitions.insert(name.as_str().into(), Value::Null);
             let schema = self.record(record);
             self.definitions.insert(name.as_str().into(), schema);

@@ -1,7 +1,7 @@
-//! Making a tree of native words out of one in the words of another dialect.
+//! Builds a tree of the native dialect from a tree of another dialect.
 //!
-//! Every part of the new tree stands where the part of the text that it came from stands, so that
-//! findings point there, and comments find their way.
+//! Every node of the new tree has the span of the text that it came from, so findings point there
+//! and comments keep their place.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -28,19 +28,19 @@ pub(super) fn number(span: Span, number: i64) -> Node {
     Node { span, kind: NodeKind::Number(Number::Int(number)) }
 }
 
-/// The place of something that nobody wrote: where `span` begins, and nothing of it, so that nobody
-/// takes it for what stands there.
+/// The span of a generated node: empty, at the start of `span`, so that no finding or edit mistakes
+/// the text there for the node.
 pub(super) fn empty_span(span: Span) -> Span {
     Span { start: span.start, end: span.start }
 }
 
-/// A member whose name stands where its value does.
+/// A member whose key has the span of its value.
 pub(super) fn member(key: &str, value: Node) -> Member {
     Member { key: key.into(), key_span: value.span, value }
 }
 
-/// The first member with one of these names that says something: programs write what they do not
-/// have as null.
+/// The first member with one of these names and a value that is not null: programs write absent
+/// fields as null.
 pub(super) fn first_member<'n>(node: &'n Node, names: &[&str]) -> Option<&'n Member> {
     let says = |member: &&Member| member.value.kind != NodeKind::Null;
     names
@@ -53,20 +53,20 @@ pub(super) fn rename_member(member: &Member, key: &str) -> Member {
     Member { key: key.into(), ..member.clone() }
 }
 
-/// The members with these names, as they are, in the order of the text.
+/// The members with these names, unchanged, in the order of the text.
 pub(super) fn keep_members(node: &Node, names: &[&str]) -> Vec<Member> {
     let wanted =
         |member: &&Member| names.contains(&&*member.key) && member.value.kind != NodeKind::Null;
     node.members().iter().filter(wanted).cloned().collect()
 }
 
-/// Something of which nothing is known, in place of what cannot be read: it has been said that it
-/// cannot, and nothing more is to be found in it.
+/// A value of unknown type for a part that could not be read. The reader has reported it, so
+/// nothing more is reported inside.
 pub(super) fn unknown(span: Span) -> Node {
     text(span, "{{ context.unknown }}")
 }
 
-/// A value that nobody wrote, where something else stands.
+/// A generated value, with the span of the text that it replaces.
 pub(super) fn of_value(span: Span, value: &Value) -> Node {
     let kind = match value {
         Value::Null => NodeKind::Null,
@@ -90,7 +90,7 @@ pub(super) fn of_value(span: Span, value: &Value) -> Node {
     Node { span, kind }
 }
 
-/// A name out of `word` that can stand in a path and that nothing else has.
+/// A unique id, derived from `word`, that is a valid path segment.
 pub(super) fn unused_id(word: &str, taken: &BTreeSet<Arc<str>>) -> Arc<str> {
     let short = word.rsplit(':').next().unwrap_or(word);
     let fits = |c: char| is_step_id(c.encode_utf8(&mut [0; 4]));

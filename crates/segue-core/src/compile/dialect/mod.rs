@@ -1,4 +1,4 @@
-//! Document → [`Composition`], one module per dialect. After this nobody knows which one it was.
+//! Document → [`Composition`], one module per dialect. Later stages do not depend on the dialect.
 
 mod arazzo;
 mod arazzo_expr;
@@ -28,14 +28,14 @@ use crate::limits::Limits;
 use crate::source::{Source, Span};
 use reader::DialectReader;
 
-/// What came out of a document.
+/// The result of reading a document.
 pub(super) struct ReadDocument {
-    /// The composition; names are not resolved yet.
+    /// The composition, with unresolved names.
     pub(super) composition: Option<Composition>,
-    /// What was found.
+    /// Findings about the document.
     pub(super) findings: Vec<Diagnostic>,
-    /// The document in native words, where its dialect has words of its own. Every part of it knows
-    /// where in the text it came from.
+    /// The document lowered to the native dialect, if it was in another one. Every node keeps its
+    /// span in the text.
     pub(super) lowered: Option<Node>,
 }
 
@@ -78,7 +78,7 @@ pub(super) fn unwrap_template(root: &Node) -> &Node {
     }
 }
 
-/// Which dialect a document is in: by its word, else by what only that dialect has.
+/// Detects the dialect: by the `dialect` field, else by fields that only one dialect has.
 fn detect(root: &Node) -> Dialect {
     if let Some(word) = root.get("dialect").and_then(Node::as_str) {
         return Dialect::parse(word).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The native dialect: the top of a composition, most of which other dialects share. Its steps are
-//! read in [`super::step`].
+//! The native dialect: the top of a composition, most of which other dialects share.
+//! [`super::step`] reads its steps.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::id::is_composition_name;
 use crate::schema::Schema;
 use crate::value::{Map, Number, Value};
 
-/// Steps at once when nobody says otherwise.
+/// Default number of steps that run at once.
 const CONCURRENCY_DEFAULT: u32 = 16;
 
 pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
@@ -27,7 +27,7 @@ pub(super) fn read(reader: &mut DialectReader<'_>, root: &Node) -> Option<Compos
     read_tree(reader, root)
 }
 
-/// Reads a tree of native words, written so or made out of another dialect.
+/// Reads a native tree, whether written so or lowered from another dialect.
 pub(super) fn read_tree(reader: &mut DialectReader<'_>, root: &Node) -> Option<Composition> {
     if !reader.check_record(root, &COMPOSITION, "a composition") {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn read_tree(reader: &mut DialectReader<'_>, root: &Node) -> Option<C
     Some(read_top(reader, root, Body { steps, flow: reader.flow }))
 }
 
-/// What the top of a document says, whatever its steps look like.
+/// Reads the fields at the top of a document, independent of its steps.
 pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) -> Composition {
     let name = root.get("name").and_then(|node| read_name(reader, node)).unwrap_or_default();
     let metadata = root.get("metadata").map_or_else(Value::empty_object, |node| {
@@ -136,7 +136,7 @@ fn read_concurrency(reader: &mut DialectReader<'_>, root: &Node) -> Option<u32> 
     reader.positive(node, "`max_concurrency`", max)
 }
 
-/// The guards, and the time that they leave for the whole run.
+/// Reads the guards, and the timeout that they set for the whole run.
 fn read_guards(reader: &mut DialectReader<'_>, root: &Node) -> (CompositionGuards, Option<Millis>) {
     let mut guards = CompositionGuards::default();
     let Some(node) = root.get("guards") else { return (guards, None) };
@@ -153,7 +153,7 @@ fn read_guards(reader: &mut DialectReader<'_>, root: &Node) -> (CompositionGuard
     (guards, reader.duration_field(node, "timeout"))
 }
 
-/// A bound of which zero and less mean that there is none.
+/// Reads a bound; zero and less mean no bound.
 fn read_bound(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Option<u32> {
     match &node.kind {
         NodeKind::Number(Number::Int(int)) => {
@@ -245,7 +245,7 @@ fn read_input(reader: &mut DialectReader<'_>, root: &Node) -> Option<Arc<Schema>
     }
 }
 
-/// Whether an object may fit a schema, as far as its root says.
+/// Whether the root of a schema allows objects.
 fn takes_objects(schema: &Value) -> bool {
     let is_object = |kind: &Value| kind.as_str() == Some("object");
     match (schema, schema.get("type")) {
@@ -276,7 +276,7 @@ pub(super) fn read_schema(
     Some(Arc::new(schema))
 }
 
-/// A list of parameters is a closed object schema.
+/// Turns a list of parameters into a closed object schema.
 fn read_parameters(reader: &mut DialectReader<'_>, node: &Node) -> Arc<Schema> {
     let mut properties = Map::new();
     let mut required = Vec::new();

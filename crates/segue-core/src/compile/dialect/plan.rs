@@ -13,7 +13,7 @@ use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::document::{Member, Node, NodeKind};
 use crate::value::Value;
 
-/// Members that mean the same in the native dialect.
+/// Members that have the same meaning in the native dialect.
 const SHARED: &[&str] = &[
     "description",
     "version",
@@ -29,10 +29,10 @@ const SHARED: &[&str] = &[
     "error_handling",
 ];
 
-/// The name of a plan that has none.
+/// The default name of a plan.
 const NAME_DEFAULT: &str = "plan";
 
-/// The plan in native words.
+/// Lowers the plan to the native dialect.
 pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
     reader.check_record(root, &PLAN, "a plan");
     if let Some(word) = root.get("dialect") {
@@ -57,7 +57,7 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
     Some(object(root.span, members))
 }
 
-/// What is only for people and for whoever keeps plans stands beside the author's own metadata.
+/// Moves texts for people and the ids of the plan store into the metadata.
 fn about(reader: &mut DialectReader<'_>, root: &Node) -> Option<Member> {
     let mut members = match first_member(root, &["metadata"]) {
         Some(found) if !matches!(found.value.kind, NodeKind::Object(_)) => {
@@ -118,8 +118,8 @@ fn lower_tools(reader: &mut DialectReader<'_>, root: &Node, node: &Node) -> Node
     array(node.span, steps)
 }
 
-/// The positions of the calls in the order that the plan asks for; what it does not name comes last.
-/// A tool that is called twice is named twice.
+/// The positions of the calls in the order that the plan requests; calls that it does not name come
+/// last. A tool that is called twice is named twice.
 fn execution_order(
     reader: &mut DialectReader<'_>,
     order: &Node,
@@ -155,7 +155,7 @@ fn lower_tool(call: &PlannedCall<'_>, planned: &[PlannedCall<'_>]) -> Node {
     let mut members = Vec::new();
     if let Some(name) = first_member(item, &["name", "toolName"]) {
         let id = first_member(item, &["id"]).cloned();
-        // It stands where the tool's name does: findings about the step point there.
+        // The id has the span of the tool's name, so findings about the step point there.
         let made = || member("id", text(name.value.span, call.id.clone()));
         members.push(id.unwrap_or_else(made));
         members.push(rename_member(name, "tool"));
@@ -182,7 +182,7 @@ fn lower_tool(call: &PlannedCall<'_>, planned: &[PlannedCall<'_>]) -> Node {
     object(item.span, members)
 }
 
-/// What a `dependsOn` means: an id, else the first call of a tool.
+/// Resolves a `dependsOn`: an id, else the first call of a tool.
 fn needed(node: &Node, planned: &[PlannedCall<'_>]) -> Node {
     let Some(name) = node.as_str() else { return node.clone() };
     let is_id = planned.iter().any(|planned| planned.id == *name);

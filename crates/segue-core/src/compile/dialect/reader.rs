@@ -1,4 +1,4 @@
-//! Reading typed fields out of a document, collecting every finding on the way.
+//! Reads typed fields of a document and collects all findings.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::source::{Source, Span};
 use crate::value::{Number, Value};
 
-/// Reads nodes of one source; what is wrong is collected, what is right is returned.
+/// Reads nodes of one source: returns valid values and collects findings about the others.
 pub(crate) struct DialectReader<'a> {
     pub(crate) source: &'a Source,
     pub(crate) limits: &'a Limits,
@@ -21,10 +21,10 @@ pub(crate) struct DialectReader<'a> {
     pub(crate) dialect: Dialect,
     /// How the steps of this document follow each other.
     pub(crate) flow: Flow,
-    /// Names that the author gives, which no step may have by itself.
+    /// Names that the author uses; generated step names must differ from them.
     pub(crate) taken: BTreeSet<Arc<str>>,
     next_index: StepIndex,
-    /// How many bodies are around the current place.
+    /// How many bodies enclose the current node.
     depth: usize,
 }
 
@@ -73,13 +73,13 @@ impl<'a> DialectReader<'a> {
         self.error(Code::InvalidField, node.span, message);
     }
 
-    /// Checks that `node` is an object of this record: no unknown fields, all required ones there.
+    /// Checks that `node` is an object of this record: no unknown fields, and all required ones.
     pub(crate) fn check_record(&mut self, node: &Node, record: &RecordGrammar, what: &str) -> bool {
         let place = first_line(self.source, node.span);
         self.check_record_at(place, node, record, what)
     }
 
-    /// The same for the value of a field; what is missing in it is said of the field's name.
+    /// The same for the value of a field; a missing field is reported at the field's key.
     pub(crate) fn check_record_at(
         &mut self,
         place: Span,
@@ -172,7 +172,7 @@ impl<'a> DialectReader<'a> {
         Some(count).filter(|count| *count > 0)
     }
 
-    /// Reads what is inside a body; bodies nest only so deep.
+    /// Reads a nested body, up to the limit of nesting.
     pub(crate) fn nested<T: Default>(
         &mut self,
         node: &Node,
@@ -277,8 +277,8 @@ impl<'a> DialectReader<'a> {
         let choices = words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ");
         let near = nearest_name(&text, words.iter().copied());
         let help = match near {
-            Some(near) => format!("did you mean `{near}`? The words are {choices}"),
-            None => format!("the words are {choices}"),
+            Some(near) => format!("did you mean `{near}`? The choices are {choices}"),
+            None => format!("the choices are {choices}"),
         };
         let finding = Diagnostic::error(Code::InvalidField, message, node.span).help(help);
         let inner = self.name_in_key(node.span);
@@ -359,7 +359,7 @@ impl<'a> DialectReader<'a> {
     }
 }
 
-/// Words that other languages have for our fields.
+/// Names that other languages use for our fields.
 const SYNONYMS: &[(&str, &str)] = &[
     ("if", "when"),
     ("condition", "when"),
@@ -378,7 +378,7 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("outputs", "output"),
 ];
 
-/// The field that a word of another language means here.
+/// The field that a name of another language corresponds to.
 fn synonym(names: &[&str], word: &str) -> Option<&'static str> {
     let (_, field) = SYNONYMS.iter().find(|(known, _)| *known == word)?;
     names.contains(field).then_some(*field)
@@ -394,7 +394,7 @@ fn literals(items: &[Template]) -> Option<Vec<Value>> {
         .collect()
 }
 
-/// A finding about a whole object points at its first line, not at a page of text.
+/// The first line of a span: a finding about a whole object should not mark a page of text.
 pub(crate) fn first_line(source: &Source, span: Span) -> Span {
     let text = source.slice(span);
     let end = text.find('\n').unwrap_or(text.len());

@@ -8,7 +8,7 @@ use super::reader::{DialectReader, first_line};
 use crate::diagnostic::Code;
 use crate::document::{Member, Node, NodeKind};
 
-/// Members that mean the same in the native dialect.
+/// Members that have the same meaning in the native dialect.
 const SHARED: &[&str] = &[
     "version",
     "input",
@@ -22,7 +22,7 @@ const SHARED: &[&str] = &[
     "metadata",
 ];
 
-/// The skill in native words.
+/// Lowers the skill to the native dialect.
 pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
     reader.check_record(root, &SKILL, "a skill");
     if let Some(word) = root.get("dialect") {
@@ -48,7 +48,7 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
     Some(object(root.span, members))
 }
 
-/// Sorted by id, each after the one before it.
+/// Sorts the steps by id and chains each to the one before it.
 fn lower_steps(reader: &mut DialectReader<'_>, node: &Node) -> Node {
     let NodeKind::Array(items) = &node.kind else { return node.clone() };
     let mut steps: Vec<(&Node, Vec<Member>)> = Vec::new();

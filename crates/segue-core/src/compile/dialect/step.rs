@@ -1,4 +1,4 @@
-//! Steps and everything they may carry, in the native dialect and in the chain.
+//! Reads steps and all their fields, in the native dialect and in the chain.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::id::is_step_id;
 use crate::source::Span;
 use crate::value::Value;
 
-/// Retries of `action: retry` without a number.
+/// Retries of `action: retry` without a count.
 const RETRY_ACTION_DEFAULT: u32 = 3;
 
 pub(super) fn read_steps(
@@ -109,7 +109,7 @@ fn read_id(reader: &mut DialectReader<'_>, node: &Node) -> (Arc<str>, Span) {
     (name, span)
 }
 
-/// A name that can stand in a path.
+/// A name that is a valid path segment.
 pub(super) fn read_key(
     reader: &mut DialectReader<'_>,
     node: &Node,
@@ -130,7 +130,7 @@ pub(super) fn read_key(
     Some((name, node.span))
 }
 
-/// Names that paths begin with and that mean something already.
+/// Reserved first segments of paths.
 pub(in crate::compile) const RESERVED: &[&str] =
     &["input", "context", "state", "steps", "run", "output", "args", "error", "loop"];
 
@@ -142,7 +142,7 @@ fn read_kind(reader: &mut DialectReader<'_>, node: &Node, id: &Arc<str>) -> Opti
         [] => {
             let message = match reader.flow {
                 Flow::Graph => format!("step `{id}` does nothing"),
-                // Counted from zero, as the chain's own names of steps are.
+                // Counted from zero, like the names that the chain generates.
                 Flow::Program => {
                     format!("step {} (`{id}`) has no `tool`", reader.steps_read() - 1)
                 }
@@ -191,7 +191,7 @@ fn read_call(reader: &mut DialectReader<'_>, node: &Node, tool: &Node) -> Option
             if !is_object {
                 let message = format!("`{word}` must be an object, found {}", given.kind_name());
                 reader.error(Code::InvalidField, given.span, message);
-                // The rest of the step is looked at nevertheless.
+                // Continues with the rest of the step, to report its findings too.
                 return Some(ToolCall {
                     name,
                     name_span: tool.span,
@@ -208,13 +208,13 @@ fn read_call(reader: &mut DialectReader<'_>, node: &Node, tool: &Node) -> Option
     Some(ToolCall { name, name_span: tool.span, tool: None, parameters })
 }
 
-/// The arguments of a call, and the word for them: a chain also says `inputs`.
+/// The arguments of a call and their field name: a chain may also use `inputs`.
 fn arguments<'n>(
     reader: &mut DialectReader<'_>,
     node: &'n Node,
 ) -> Option<(&'static str, &'n Node)> {
     let inputs = node.get("inputs").filter(|_| reader.flow == Flow::Program);
-    // An empty field of YAML is null, and means no arguments at all.
+    // An empty YAML field is null and means no arguments.
     let inputs = inputs.filter(|inputs| inputs.kind != NodeKind::Null);
     match (node.get("parameters"), inputs) {
         (Some(_), Some(second)) => {
@@ -227,7 +227,7 @@ fn arguments<'n>(
     }
 }
 
-/// Fields that belong to some kinds only.
+/// Reports fields that belong to other kinds of steps.
 fn refuse_misplaced(reader: &mut DialectReader<'_>, node: &Node, kind: &StepKind) {
     const TOOL_ONLY: &[&str] = &[
         "parameters",
@@ -370,7 +370,7 @@ fn read_repeat(reader: &mut DialectReader<'_>, step: &Node, node: &Node) -> Opti
         return None;
     }
     if !bounded {
-        // Said above, with a better code than a missing field.
+        // Reported above, with a more precise code than a missing field.
         let missing = "needs `max_iterations`";
         let mut said = reader.findings.split_off(known);
         said.retain(|finding| !finding.message.ends_with(missing));
@@ -593,9 +593,9 @@ fn read_on_failure(reader: &mut DialectReader<'_>, node: &Node) -> OnFailure {
         Some(0) => FailureAction::Stop,
         Some(2) => FailureAction::Continue,
         Some(1) if go_on => FailureAction::Continue,
-        // Whoever says where to go on wants to go on.
+        // A `next` without an `action` implies `continue`.
         None if next.is_some() && node.get("action").is_none() => FailureAction::Continue,
-        // A wrong word was meant to say something.
+        // A misspelled action has been reported; stop is the safe reading.
         None if node.get("action").is_some() => FailureAction::Stop,
         _ => FailureAction::Strategy,
     };

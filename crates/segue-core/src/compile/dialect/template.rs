@@ -1,4 +1,4 @@
-//! The envelope of a template: what is known of a composition to start from.
+//! The envelope of a template: id, description, metadata and requirements around a composition.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::source::Source;
 use crate::template::CompositionTemplate;
 use crate::value::Value;
 
-/// The envelope around a composition, if there is one, and what is wrong with it by itself.
+/// Reads the envelope around a composition, if there is one, and the findings about the envelope.
 pub(in crate::compile) fn read(
     source: &Source,
     root: &Node,
@@ -45,7 +45,7 @@ pub(in crate::compile) fn read(
     let metadata = match root.get("metadata") {
         None => Value::empty_object(),
         Some(node @ Node { kind: NodeKind::Object(_), .. }) => {
-            // Whoever looks for a kind of work would not find it.
+            // A search by category would not find it.
             if let Some(category) = node.get("category") {
                 reader.text(category, "`category`");
             }
@@ -104,14 +104,14 @@ fn read_validation(
     (tools, version)
 }
 
-/// Tools that the template requires and nobody offers.
+/// Required tools that no source provides.
 pub(in crate::compile) fn missing_tools(root: &Node, catalog: &Catalog) -> Vec<Diagnostic> {
     let list = root.get("validation").and_then(|node| node.get("required_tools"));
     let required = list.map_or(&[][..], Node::items).iter();
     let missing = required.filter_map(|node| {
         let name = node.as_str()?;
         let ToolLookup::Missing { nearest } = catalog.find(name) else { return None };
-        let message = format!("the template requires a tool that nobody offers: {name}");
+        let message = format!("the template requires a tool that no source provides: {name}");
         let finding = Diagnostic::error(Code::UnknownTool, message, node.span);
         Some(match nearest {
             Some(near) => finding.help(format!("did you mean `{near}`?")),

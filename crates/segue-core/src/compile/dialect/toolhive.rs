@@ -1,7 +1,7 @@
 //! Composite tools of ToolHive's virtual MCP servers: a graph of calls with Go templates.
 //!
-//! Read from a `VirtualMCPCompositeToolDefinition`, from a server that has one composite tool, or
-//! from the tool by itself.
+//! Reads a `VirtualMCPCompositeToolDefinition`, a server with one composite tool, or a bare
+//! composite tool.
 
 use super::go_template::{self, KnownSteps};
 use super::grammar::{TOOLHIVE, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
@@ -29,7 +29,7 @@ pub(super) fn is_toolhive(root: &Node) -> bool {
         || root.get("steps").is_some_and(|steps| steps.items().iter().any(is_typed))
 }
 
-/// The composite tool in native words.
+/// Lowers the composite tool to the native dialect.
 pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
     let spec = find_tool(reader, root)?;
     if !reader.check_record(spec, &TOOLHIVE, "a composite tool") {
@@ -113,7 +113,7 @@ fn input(found: &Member) -> Member {
     Member { key: "input".into(), key_span: found.key_span, value }
 }
 
-/// A default that is written as text, by its type.
+/// Parses a default that is written as text, by its type.
 fn typed_default(ty: &str, written: &str) -> Value {
     match (ty, written.parse::<i64>(), written) {
         ("integer" | "number", Ok(number), _) => Value::from(number),
@@ -133,7 +133,7 @@ fn failure_mode(reader: &mut DialectReader<'_>, spec: &Node) -> Option<Member> {
     Some(Member { key: "error_handling".into(), key_span: found.key_span, value: handling })
 }
 
-/// Each property is made of its `value`, or of the properties inside.
+/// Each property takes its `value`, or the properties inside it.
 fn output(reader: &mut DialectReader<'_>, node: &Node, known: &KnownSteps<'_>) -> Node {
     let mut members = Vec::new();
     for property in node.get("properties").map_or(&[][..], Node::members) {
@@ -154,7 +154,7 @@ fn output(reader: &mut DialectReader<'_>, node: &Node, known: &KnownSteps<'_>) -
     object(node.span, members)
 }
 
-/// Without a word about it, the last step's output is the result.
+/// Without an `output`, the result is the output of the last step.
 fn last_output(spec: &Node, items: &[Node]) -> Option<Member> {
     let last = items.last()?;
     let id = last.get("id").and_then(Node::as_str)?;
@@ -213,7 +213,7 @@ fn elicitation(reader: &mut DialectReader<'_>, step: &Node, known: &KnownSteps<'
     Member { key_span: place, ..member("approve", object(step.span, members)) }
 }
 
-/// What a no means. To skip the rest and to abort are the same: nothing more is done.
+/// Reads `onDecline`. Skipping the remaining steps and aborting are the same: no further step runs.
 fn on_decline(reader: &mut DialectReader<'_>, step: &Node) -> Option<Member> {
     let found = first_member(step, &["onDecline"])?;
     let action = first_member(&found.value, &["action"])?;
@@ -264,7 +264,7 @@ fn on_error(reader: &mut DialectReader<'_>, step: &Node) -> Vec<Member> {
     }
 }
 
-/// Go templates in every text of a value, in our words.
+/// Translates Go templates in every string of a value.
 fn template(
     reader: &mut DialectReader<'_>,
     node: &Node,
@@ -276,7 +276,7 @@ fn template(
             Ok(translated) => text(node.span, translated),
             Err(what) => {
                 let message = format!("this template cannot be translated: {what}");
-                let help = "write it in a composition of its own, with `{{ … }}` as Segue has it";
+                let help = "write it in a composition of its own, with Segue's `{{ … }}`";
                 reader.error_with_help(Code::Unsupported, node.span, message, help);
                 unknown(node.span)
             }

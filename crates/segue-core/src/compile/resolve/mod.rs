@@ -1,7 +1,7 @@
-//! Names → what they mean, and from that the order of steps.
+//! Resolves names, and derives the order of steps from them.
 //!
-//! Writes a [`Root`](crate::expr::Root) into every expression and the needs into every step. A reference is a
-//! dependency; where it leads into a body that may not have run, it needs a `default(…)`.
+//! Sets the [`Root`](crate::expr::Root) of every expression and the needs of every step. A
+//! reference is a dependency. A reference into a body that may not have run needs a `default(…)`.
 
 mod program;
 mod symbols;
@@ -21,7 +21,7 @@ use walk::ExprWalk;
 
 pub(super) use symbols::given_names;
 
-/// What each step needs, by body and position.
+/// The needs of each step, by body and position.
 type Needs = Vec<Vec<Vec<Need>>>;
 
 /// Resolves every name of a composition.
@@ -55,18 +55,18 @@ pub(super) fn resolve(composition: &mut Composition, source: &Source) -> Vec<Dia
     findings
 }
 
-/// Where an expression stands, and what is known there beyond the steps.
+/// The location of an expression, and the names that are in scope there beside the steps.
 #[derive(Clone)]
 struct ExprSite {
     body: usize,
-    /// The position in its body of the step that the expression belongs to; the composition's own
-    /// `output` belongs to none.
+    /// The position of the expression's step in its body; `None` for the composition's own
+    /// `output`.
     position: Option<usize>,
-    /// Loop variables around, innermost last.
+    /// Enclosing loop variables, innermost last.
     items: Vec<(Arc<str>, StepIndex)>,
-    /// `output`, `args`, `error`, where they make sense.
+    /// `output`, `args` and `error`, where they are in scope.
     extra: &'static [&'static str],
-    /// Names given by this very step, which its own `transform` may read.
+    /// The step itself, whose `transform` may read the names that it defines.
     own_step: Option<StepIndex>,
 }
 
@@ -80,7 +80,7 @@ impl ExprSite {
     }
 }
 
-/// A step's value is read somewhere.
+/// A read of a step's value.
 struct StepUse {
     from_body: usize,
     from_position: usize,
@@ -90,21 +90,21 @@ struct StepUse {
 }
 
 struct Resolver<'a> {
-    /// Whether arguments keep references that have no value.
+    /// Whether unresolved references stay in arguments as text.
     keeps: bool,
-    /// Whether steps run in the order of the list, whatever they read.
+    /// Whether steps run in list order, whatever they read.
     is_list: bool,
     symbols: Symbols,
     source: &'a Source,
     findings: Vec<Diagnostic>,
     uses: Vec<StepUse>,
-    /// For each read of a name of the state, one entry per step that gives it.
+    /// For each read of a state name, one entry per step that sets it.
     state_uses: Vec<Vec<StateUse>>,
     next_body: usize,
 }
 
 impl Resolver<'_> {
-    /// Bodies are numbered in the same order as in [`Symbols::body`].
+    /// Bodies have the same numbers as in [`Symbols::body`].
     fn body(&mut self, body: &mut Body, outer: &ExprSite) {
         let index = self.next_body;
         self.next_body += 1;
@@ -164,7 +164,8 @@ impl Resolver<'_> {
                 let body = self.next_body;
                 self.body(&mut each.body, &inside);
                 if let Some(output) = &mut each.output {
-                    // An item's output reads the steps of its own body, after all of them.
+                    // An item's output is evaluated after all steps of its body, so it may read
+                    // them.
                     let site = ExprSite { body, position: None, own_step: None, ..inside };
                     self.template(output, &site);
                 }
@@ -238,7 +239,7 @@ impl Resolver<'_> {
     fn note_use(&mut self, site: &ExprSite, step: StepIndex, guarded: bool, span: Span) {
         let from = match site.position {
             Some(position) => Some((site.body, position)),
-            // At the end of a body its own steps are over; what is outside, the container waits for.
+            // At the end of a body its own steps are done; the container waits for steps outside.
             None if self.symbols.is_within(step, site.body) => None,
             None => self.symbols.bodies[site.body].parent,
         };
@@ -247,7 +248,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// From the uses, the needs of each step, by body and position.
+    /// Derives the needs of each step from the uses, by body and position.
     fn needs(&mut self) -> Needs {
         let mut needs: Needs =
             self.symbols.bodies.iter().map(|b| vec![Vec::new(); b.steps]).collect();
@@ -291,14 +292,14 @@ impl Resolver<'_> {
     }
 }
 
-/// A list goes on in its order, so what a step reads of a later one is never there.
+/// A step of a list reads a later one, which has not run yet.
 fn later(id: &str, span: Span) -> Diagnostic {
     let message = format!("`{id}` has not run yet when this step reads it");
     Diagnostic::warning(Code::UnresolvedReference, message, span)
-        .help("the reference is kept as it is written; steps run in the order of their ids")
+        .help("the reference stays as written; steps run in the order of their ids")
 }
 
-/// Where arguments keep what has no value, a reference that leads nowhere stops nothing.
+/// With `unresolved: keep`, an unresolved reference is only a warning.
 pub(super) fn downgrade_to_warnings(findings: &mut [Diagnostic]) {
     for finding in findings {
         let leads_nowhere = matches!(
@@ -307,7 +308,7 @@ pub(super) fn downgrade_to_warnings(findings: &mut [Diagnostic]) {
         );
         if leads_nowhere && finding.severity == Severity::Error {
             finding.severity = Severity::Warning;
-            let kept = "the reference is kept as it is written";
+            let kept = "the reference stays as written";
             finding.help = Some(match finding.help.take() {
                 Some(help) => format!("{help}; else {kept}"),
                 None => kept.to_owned(),

@@ -1,7 +1,8 @@
-//! Names in a program: the state, and whether what is read can have been given by then.
+//! Names in a program: the state, and whether a name can be set before it is read.
 //!
-//! The order of a program is known only when it runs, so nothing here is a dependency. What is surely
-//! wrong is still found: names that nobody gives, and reads of what only comes later.
+//! The order of a program is known only at run time, so references are no dependencies here. Two
+//! errors are certain nevertheless: names that no step sets, and reads of names that only later
+//! steps set.
 
 use std::sync::Arc;
 
@@ -13,22 +14,22 @@ use crate::composition::{Body, Target};
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use crate::expr::{Ast, AstKind, ExprRoot, ExprSpan};
 
-/// A name of the state is read without a `default(…)`, and only steps give it.
+/// A read of a state name without a `default(…)`, where only steps set the name.
 pub(super) struct StateUse {
     name: Arc<str>,
-    /// The read, as if it were one of the step that gives the name.
+    /// The read, as a use of the step that sets the name.
     used: StepUse,
 }
 
 impl ExprWalk<'_, '_> {
-    /// `state.NAME`; false when the expression is something else.
+    /// Resolves `state.NAME`; returns false for other expressions.
     pub(super) fn state_field(&mut self, ast: &mut Ast, guarded: bool) -> bool {
         let AstKind::Field(base, name) = &mut ast.kind else { return false };
         let AstKind::Name { name: head, root } = &mut base.kind else { return false };
         if &**head != "state" || self.is_shadowed("state") {
             return false;
         }
-        // Inside a loop its variable is as good as a name of the state.
+        // Inside a loop, `state.NAME` also finds the loop variable.
         let item = self.site.items.iter().rev().find(|(item, _)| item == name);
         if let Some((_, step)) = item.filter(|_| !self.is_in_state(name)) {
             let root = ExprRoot::Item(*step);
@@ -48,7 +49,7 @@ impl ExprWalk<'_, '_> {
             || is_reserved_in_state(name)
     }
 
-    /// Looks a name of the state up, and notes that it is read.
+    /// Looks up a state name and records the read.
     pub(super) fn state_name(
         &mut self,
         name: &Arc<str>,
@@ -62,7 +63,7 @@ impl ExprWalk<'_, '_> {
             return;
         }
         let by_steps_alone = !symbols.inputs.contains(name) && !symbols.input_is_open;
-        // What is read after the call may have been given by the step itself; an undo comes last.
+        // Expressions after the call may read names that the step itself set; a rollback runs last.
         let before_the_call = !self.site.extra.contains(&"output");
         let is_doubtful = by_steps_alone && before_the_call && !guarded;
         let Some(from_position) = self.site.position.filter(|_| is_doubtful) else { return };
@@ -86,11 +87,12 @@ impl ExprWalk<'_, '_> {
         }
     }
 
-    /// A closed input cannot bring it; an open one can, so only a slip of the pen is surely wrong.
+    /// Reports an unknown state name. An open input may still provide it, so then only a likely
+    /// typo is reported.
     fn unknown_in_state(&mut self, name: &str, at: ExprSpan, guarded: bool, prefix: &str) {
         let symbols = &self.resolver.symbols;
         let in_state = symbols.givers.keys().chain(&symbols.inputs).map(|known| &**known);
-        // Without `state.` in front it may have been meant for anything.
+        // Without the prefix `state.` the name may refer to anything.
         let others = symbols.by_id.keys().chain(symbols.by_key.keys()).map(|known| &**known);
         let items = self.site.items.iter().map(|(item, _)| &**item);
         let others = others.chain(items).filter(|_| prefix.is_empty());
@@ -118,7 +120,7 @@ impl ExprWalk<'_, '_> {
 }
 
 impl Resolver<'_> {
-    /// Reads of what surely did not run yet, among the outermost steps.
+    /// Reports reads of steps that have certainly not run yet, among the outermost steps.
     pub(super) fn reads_too_early(&mut self, body: &Body) {
         let returns = returns(body);
         let symbols = &self.symbols;
@@ -147,7 +149,7 @@ impl Resolver<'_> {
                 let message = format!("Variable not found in chain state: {}", first.name);
                 let giver = &symbols.steps[first.used.step as usize].id;
                 let help =
-                    format!("`{giver}` gives it, and has not run yet when this step reads it");
+                    format!("`{giver}` sets it, and has not run yet when this step reads it");
                 let finding =
                     Diagnostic::error(Code::UnresolvedReference, message, first.used.span);
                 findings.push(finding.help(help));
@@ -157,7 +159,7 @@ impl Resolver<'_> {
     }
 }
 
-/// For each step, whether some jump leads from it or from behind it to it or before it: only then
+/// For each step, whether a jump leads from it or a later step to it or an earlier step. Only then
 /// can a later step have run already.
 fn returns(body: &Body) -> Vec<bool> {
     let mut begins = vec![0i64; body.steps.len() + 1];

@@ -1,4 +1,4 @@
-//! Everything that can be named in a composition, and how far it can be seen.
+//! All names of a composition, and their scopes.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::expr::StepIndex;
 use crate::source::{Source, Span};
 use crate::types::{OtherProperties, Type};
 
-/// Whether what is inside a body has surely run when its step is done.
+/// Whether the steps inside a body have certainly run once their container is done.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Reachability {
     Surely,
@@ -19,9 +19,9 @@ pub(super) enum Reachability {
 }
 
 pub(super) struct BodyInfo {
-    /// How many steps it has.
+    /// The number of its steps.
     pub(super) steps: usize,
-    /// The body and the position in it of the step that has this body.
+    /// The body and position of the step that contains this body.
     pub(super) parent: Option<(usize, usize)>,
     pub(super) owner: Option<StepIndex>,
     pub(super) reachability: Reachability,
@@ -35,21 +35,21 @@ pub(super) struct StepInfo {
     pub(super) position: usize,
 }
 
-/// Names and the steps behind them, in the order of the text.
+/// Names and their steps, in the order of the text.
 type Names = IndexMap<Arc<str>, StepIndex>;
 
-/// Everything that can be named.
+/// All names of a composition.
 pub(super) struct Symbols {
     pub(super) bodies: Vec<BodyInfo>,
     pub(super) steps: Vec<StepInfo>,
     pub(super) by_id: Names,
     pub(super) by_key: Names,
     pub(super) given: Names,
-    /// In a program, every step that gives a name: the last one that ran has given it.
+    /// In a program, every step that sets a name; the last one that ran wins.
     pub(super) givers: IndexMap<Arc<str>, Vec<StepIndex>>,
     pub(super) is_program: bool,
     pub(super) inputs: Vec<Arc<str>>,
-    /// Whether the input may have names that nobody declares.
+    /// Whether the input may have undeclared properties.
     pub(super) input_is_open: bool,
     pub(super) findings: Vec<Diagnostic>,
 }
@@ -81,7 +81,7 @@ impl Symbols {
     fn body(&mut self, body: &Body, index: usize) {
         for (position, step) in body.steps.iter().enumerate() {
             let at = step.index as usize;
-            // A step that could not be read leaves a gap; nothing refers to it.
+            // A step that could not be read leaves a gap without references.
             while self.steps.len() < at {
                 self.steps.push(StepInfo {
                     id: "".into(),
@@ -182,7 +182,7 @@ impl Symbols {
             return;
         };
         if self.is_program && self.given.contains_key(name) {
-            // A name of the state is given as often as one likes.
+            // Several steps may set the same state name.
             return;
         }
         let raw = source.slice(step.span);
@@ -220,7 +220,7 @@ fn crossing(kind: &StepKind) -> Reachability {
     }
 }
 
-/// The names that a step gives to later ones.
+/// The names that a step defines for later ones.
 pub(in crate::compile) fn given_names(step: &Step) -> Vec<Arc<str>> {
     let set = match &step.kind {
         StepKind::Set(names) => names.iter().map(|(name, _)| name.clone()).collect(),
@@ -231,13 +231,13 @@ pub(in crate::compile) fn given_names(step: &Step) -> Vec<Arc<str>> {
     set.into_iter().chain(mapped).chain(transformed).collect()
 }
 
-/// What a use means for the order of steps.
+/// How a use relates two steps.
 pub(super) enum UseRelation {
     /// In `body`, the step at `position` needs the one at `needed`.
     Need { body: usize, position: usize, needed: usize },
-    /// A step reads itself, or a container that it is in.
+    /// A step reads its own value, or that of a container around it.
     Itself,
-    /// A step reads one in another branch of the same container.
+    /// A step reads a step in another branch of the same container.
     Sibling,
 }
 
@@ -264,7 +264,7 @@ impl Symbols {
         }
     }
 
-    /// The position in `body` of the step that the use is in, at any depth.
+    /// The position in `body` of the step that contains the use, at any depth.
     fn position_in(&self, body: usize, used: &StepUse) -> Option<usize> {
         let (mut at, mut position) = (used.from_body, used.from_position);
         loop {
@@ -292,8 +292,8 @@ impl Symbols {
         }
     }
 
-    /// The word of the first container that must be entered from `site` to reach the step and
-    /// that need not have run it.
+    /// The keyword of the first container between `site` and the step that may not have run the
+    /// step.
     pub(super) fn uncertain_reachability(
         &self,
         site: &ExprSite,

@@ -1,4 +1,4 @@
-//! One expression: each of its names gets its meaning.
+//! Resolves the names of one expression.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::{Ast, AstKind, ExprLocation, ExprRoot, ExprSpan, StepIndex};
 use crate::source::Span;
 
-/// One walk through one expression.
+/// One traversal of one expression.
 pub(super) struct ExprWalk<'r, 'a> {
     pub(super) resolver: &'r mut Resolver<'a>,
     pub(super) place: &'r ExprLocation,
@@ -40,7 +40,7 @@ impl ExprWalk<'_, '_> {
                 let name = name.clone();
                 let root = self.name(&name, ast.at, guarded);
                 ast.kind = match root {
-                    // A bare name of the state is a field of it.
+                    // A bare state name is a field of the state.
                     ExprRoot::State if &*name != "state" => {
                         let state = AstKind::Name { name: "state".into(), root };
                         AstKind::Field(Box::new(Ast { at: ast.at, kind: state }), name)
@@ -65,8 +65,8 @@ impl ExprWalk<'_, '_> {
         }
     }
 
-    /// Paths whose first names together mean one thing: `steps.ID.output`, `state.NAME`, and a
-    /// step's id followed by its own output key.
+    /// Resolves paths whose first segments form one reference: `steps.ID.output`, `state.NAME`, and
+    /// a step's id followed by its own output key.
     fn collapse(&mut self, ast: &mut Ast, guarded: bool) -> bool {
         let AstKind::Field(base, last) = &ast.kind else { return false };
         let last = last.clone();
@@ -76,7 +76,8 @@ impl ExprWalk<'_, '_> {
                 self.steps_path(&id, &last, at, ast.at, guarded)
             }
             AstKind::Name { name, .. } if &**name == "steps" && !self.is_shadowed("steps") => {
-                // Without a third name it is incomplete; with one the caller above has it.
+                // `steps.ID` without a third segment is incomplete; with one, the enclosing node
+                // resolves it.
                 let at = ast.at;
                 self.error(
                     Code::UnresolvedReference,
@@ -129,7 +130,7 @@ impl ExprWalk<'_, '_> {
         };
         match what {
             "output" => self.step_value(step, at, guarded),
-            // Whether a step ran is known whatever became of it.
+            // Every step has a status, whether it ran or not.
             "status" | "error" => {
                 let span = self.span(at);
                 self.resolver.note_use(self.site, step, true, span);
@@ -164,7 +165,7 @@ impl ExprWalk<'_, '_> {
     }
 
     fn given(&mut self, step: StepIndex, name: &Arc<str>, at: ExprSpan, guarded: bool) -> ExprRoot {
-        // A step's own `transform` reads what its `map_outputs` gave, without waiting for itself.
+        // A step's own `transform` reads names from its `map_outputs` without waiting for itself.
         let own = self.site.own_step == Some(step) && self.site.extra.contains(&"output");
         if !own {
             self.step_value(step, at, guarded);
@@ -228,7 +229,7 @@ impl ExprWalk<'_, '_> {
             "loop" => match self.site.items.last() {
                 Some((_, step)) => Some(ExprRoot::Loop(*step)),
                 None => {
-                    let message = "`loop` is known inside a loop only".to_owned();
+                    let message = "`loop` is available only inside a loop".to_owned();
                     self.error(Code::UnresolvedReference, at, message);
                     Some(ExprRoot::Unresolved)
                 }
@@ -241,13 +242,15 @@ impl ExprWalk<'_, '_> {
                 Some(ExprRoot::Unresolved)
             }
             "output" | "args" | "error" if !self.site.extra.contains(&name) => {
-                let message = format!("`{name}` is not known here");
+                let message = format!("`{name}` is not available here");
                 let help = match name {
                     "output" => {
-                        "it is known in `success_when`, `fail_when`, `transform`, `rollback` and `probe`"
+                        "it is available in `success_when`, `fail_when`, `transform`, `rollback` and `probe`"
                     }
-                    "args" => "it is known in `success_when`, `fail_when`, `rollback` and `probe`",
-                    _ => "it is known in `fallback` and in `on_failure.default`",
+                    "args" => {
+                        "it is available in `success_when`, `fail_when`, `rollback` and `probe`"
+                    }
+                    _ => "it is available in `fallback` and in `on_failure.default`",
                 };
                 self.error(Code::UnresolvedReference, at, message).help = Some(help.to_owned());
                 Some(ExprRoot::Unresolved)
@@ -288,13 +291,13 @@ impl ExprWalk<'_, '_> {
     }
 }
 
-/// The step that is meant when its id has a dash, which an expression reads as a minus.
+/// The step with a dash in its id that an expression read as a subtraction.
 pub(super) fn name_with_dash(symbols: &Symbols, name: &str) -> Option<Arc<str>> {
     let begins = |id: &&Arc<str>| id.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
     symbols.by_id.keys().chain(symbols.by_key.keys()).find(begins).cloned()
 }
 
-/// What to do about it.
+/// The help for that.
 pub(super) fn alone_help(id: &str) -> String {
     format!(
         "a name with a dash stands alone in `{{{{ … }}}}`; in an expression write `steps['{id}'].output`"

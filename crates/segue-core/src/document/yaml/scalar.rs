@@ -1,7 +1,7 @@
-//! A scalar → what it is, by the core schema of YAML 1.2.
+//! Resolves a scalar by the core schema of YAML 1.2.
 //!
-//! `no`, `1_000` and `1:30` are text, as the schema says. Refused is what JSON cannot hold (`.inf`)
-//! and what two readers would understand differently (`012`: ten or twelve).
+//! `no`, `1_000` and `1:30` are strings, as the schema says. Rejected are values that JSON lacks
+//! (`.inf`) and values that readers disagree on (`012` is ten or twelve).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl CoreTag {
         })
     }
 
-    /// What the tag asks for, for messages.
+    /// The type that the tag requires, for messages.
     pub(super) fn noun(self) -> &'static str {
         match self {
             CoreTag::Str => "text (`!!str`)",
@@ -61,7 +61,7 @@ pub(super) struct Scalar<'a> {
 }
 
 impl Scalar<'_> {
-    /// What the scalar is: by its tag, else text if it is quoted, else by how it looks.
+    /// The kind of the scalar: by its tag, else a string if quoted, else by its form.
     pub(super) fn kind(&self, span: Span) -> ReadResult<NodeKind> {
         let text = || NodeKind::String(Arc::from(&*self.text));
         match self.tag {
@@ -99,7 +99,7 @@ fn constant(text: &str) -> Option<NodeKind> {
     }
 }
 
-/// A number of the core schema, in JSON's form; none for what only resembles one, such as `1_000`.
+/// A number of the core schema in JSON's form; `None` for lookalikes such as `1_000`.
 fn number(text: &str, span: Span) -> ReadResult<Option<Number>> {
     if let Some((digits, radix)) = radix_digits(text) {
         let Ok(number) = u64::from_str_radix(digits, radix) else {
@@ -138,8 +138,8 @@ fn radix_digits(text: &str) -> Option<(&str, u32)> {
     (!digits.is_empty() && digits.chars().all(|c| c.is_digit(radix))).then_some((digits, radix))
 }
 
-/// `12`, `1.5`, `1.`, `.5`, each with an exponent or without → whole digits, digits after the
-/// point if there is one, and the exponent with its `e`.
+/// Splits `12`, `1.5`, `1.` or `.5`, with or without an exponent, into whole digits, optional
+/// digits after the point, and the exponent with its `e`.
 fn decimal(unsigned: &str) -> Option<(&str, Option<&str>, &str)> {
     let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let split = unsigned.find(['e', 'E']).unwrap_or(unsigned.len());

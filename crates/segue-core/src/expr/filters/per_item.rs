@@ -1,7 +1,7 @@
-//! A filter or a test for each item of a list, by its name: `map('upper')`, `select('in', names)`.
+//! Applies a named filter or test to each item: `map('upper')`, `select('in', names)`.
 //!
-//! MiniJinja would look the name up among all that it knows and apply it unguarded. Here each item goes the
-//! way of a direct application.
+//! MiniJinja would look the name up among all its filters and apply it without a charge. Here each
+//! item is handled like a direct application.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::expr::ast::ExprSpan;
 use crate::expr::eval::{EvalError, Evaluator, is_true};
 use crate::value::Value;
 
-/// `map('upper')`, with the arguments of the filter behind its name.
+/// `map('upper')`, with further arguments for the filter.
 pub(super) fn map(
     evaluator: &mut Evaluator<'_>,
     at: ExprSpan,
@@ -29,8 +29,8 @@ pub(super) fn map(
     mapped.map(Value::from)
 }
 
-/// `select('odd')`, `rejectattr('name', 'in', names)` and their kin. Without a test, what counts as true
-/// passes.
+/// `select('odd')`, `rejectattr('name', 'in', names)` and similar. Without a test, truthy items
+/// pass.
 pub(super) fn select(
     evaluator: &mut Evaluator<'_>,
     at: ExprSpan,
@@ -72,7 +72,7 @@ pub(super) fn select(
     Ok(chosen.into())
 }
 
-/// What there is to go through: the items of a list, the names of an object, the signs of a text.
+/// The items to iterate: of a list, the keys of an object, the characters of a string.
 pub(super) fn items<'a>(
     evaluator: &Evaluator<'_>,
     at: ExprSpan,
@@ -99,8 +99,8 @@ pub(super) fn items<'a>(
     }
 }
 
-/// What a path such as `a.b.0` leads to; nothing when its end is missing. What is missing on the way is an
-/// error.
+/// The value at a path such as `a.b.0`; `None` if its last segment is missing. A missing earlier
+/// segment is an error.
 pub(super) fn at_path(
     evaluator: &Evaluator<'_>,
     at: ExprSpan,

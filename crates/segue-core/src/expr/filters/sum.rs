@@ -1,17 +1,17 @@
-//! `sum` of lists and of texts. The library would copy all that it has for each item.
+//! `sum` of lists and of strings. The library would copy the accumulated value for each item.
 
 use super::{FilterArgs, argument, per_item};
 use crate::expr::ast::ExprSpan;
 use crate::expr::eval::{EvalError, Evaluator};
 use crate::value::Value;
 
-/// The list or the text that `sum` starts with.
+/// The list or string that `sum` starts with.
 pub(super) fn sum_start(args: &FilterArgs) -> Option<&Value> {
     let start = argument(args, 1, "start")?;
     matches!(start, Value::Array(_) | Value::String(_)).then_some(start)
 }
 
-/// `sum` of lists or texts, in one go: the library copies all that it has for each item.
+/// `sum` of lists or strings, in one pass.
 pub(super) fn concat(
     evaluator: &mut Evaluator<'_>,
     at: ExprSpan,

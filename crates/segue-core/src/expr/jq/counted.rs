@@ -1,8 +1,8 @@
-//! jq's values, counted: whatever a program does with them is paid for.
+//! jq values that charge the budget for every operation on them.
 //!
-//! A value of the jq library in a shell that the library takes for the value itself. Every copy is an
-//! operation, so a program cannot go round without paying; what makes data pays for it beforehand; what
-//! looks at whole values pays as it goes.
+//! A wrapper around a value of the jq library that the library treats as the value itself. Every
+//! copy is an operation, so no loop is free. Operations that create data charge for it first;
+//! operations that read whole values charge while they read.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -18,31 +18,31 @@ use crate::budget::{
     BYTES_PER_OPERATION, BudgetExceeded, charge_or_unwind, spend_or_unwind, unwind,
 };
 
-/// Arrays and objects inside each other. The library recurses as deep as values are.
+/// Maximum nesting of arrays and objects. The library recurses as deep as values nest.
 pub(super) const DEPTH_MAX: usize = 128;
 
-/// Bits of a whole number.
+/// Maximum size of an integer, in bits.
 const NUMBER_BITS_MAX: u64 = 1 << 16;
 
-/// What an item of an array costs.
+/// Bytes of an array item.
 const ITEM_BYTES: usize = std::mem::size_of::<Val>();
 
-/// What a member of an object costs.
+/// Bytes of an object member.
 const MEMBER_BYTES: usize = 3 * ITEM_BYTES;
 
 pub(super) type JqValueError = jaq_core::Error<MeteredValue>;
 type Boxed<T> = Box<dyn Iterator<Item = T>>;
 
-/// A value that counts what is done with it.
+/// A value that charges for operations on it.
 #[derive(Debug)]
 pub(super) struct MeteredValue {
     val: Val,
-    /// Not less than its depth: what is taken out of a value is held to be one less deep than that.
+    /// An upper bound of its depth: a value taken out of it is assumed to be one level less deep.
     depth: usize,
 }
 
 impl MeteredValue {
-    /// A value from outside, which is measured.
+    /// A value from outside; its depth is measured.
     pub(super) fn new(val: Val) -> MeteredValue {
         let depth = weigh(&val).1;
         MeteredValue { val, depth }
@@ -56,7 +56,7 @@ impl MeteredValue {
         MeteredValue { val, depth: 0 }
     }
 
-    /// A value of at most this depth. Only when that would be too much it is looked at.
+    /// A value of at most this depth. It is measured only if the bound exceeds the limit.
     fn within(val: Val, depth: usize) -> MeteredValue {
         let depth = if depth > DEPTH_MAX { weigh(&val).1 } else { depth };
         MeteredValue { val, depth }
@@ -66,7 +66,7 @@ impl MeteredValue {
         MeteredValue { val, depth: self.depth.saturating_sub(1) }
     }
 
-    /// What the library says is wrong, as it says it.
+    /// The library's result, with its own error message.
     fn outcome(result: jaq_json::ValR, depth: usize) -> ValR<MeteredValue> {
         match result {
             Ok(val) => Ok(MeteredValue::within(val, depth)),
@@ -85,7 +85,7 @@ impl MeteredValue {
         JqValueError::typ(self, "iterable (array or object)")
     }
 
-    /// Pays for a look at everything in it, and for its text.
+    /// Charges for reading all of it, and for its text.
     pub(super) fn charge_text(&self) {
         charge_or_unwind(weigh(&self.val).0);
     }
@@ -99,7 +99,7 @@ impl MeteredValue {
     }
 }
 
-/// Bytes of the text and the depth of a value, each part paid for wherever it stands.
+/// The text size and the depth of a value, charging for each part.
 fn weigh(val: &Val) -> (usize, usize) {
     fn walk(val: &Val, depth: usize) -> (usize, usize) {
         if depth > DEPTH_MAX {
@@ -131,7 +131,7 @@ fn weigh(val: &Val) -> (usize, usize) {
     walk(val, 0)
 }
 
-/// The order of two values, paid for as far as it is looked at.
+/// Compares two values, charging for the parts that it reads.
 pub(super) fn order(one: &Val, other: &Val) -> Ordering {
     spend_or_unwind(1);
     match (one, other) {
@@ -168,7 +168,7 @@ fn order_members(one: &Map, other: &Map) -> Ordering {
     keys.then_with(members)
 }
 
-/// Whether two values are equal, paid for as far as they are looked at.
+/// Whether two values are equal, charging for the parts that it reads.
 pub(super) fn same(one: &Val, other: &Val) -> bool {
     spend_or_unwind(1);
     match (one, other) {
@@ -188,7 +188,7 @@ pub(super) fn same(one: &Val, other: &Val) -> bool {
     }
 }
 
-/// Pays for what a copy of a shared list or object costs.
+/// Charges for copying a shared list or object.
 fn pay_for_copy(val: &Val) {
     match val {
         Val::Arr(items) if Rc::strong_count(items) > 1 => {
@@ -201,7 +201,7 @@ fn pay_for_copy(val: &Val) {
     }
 }
 
-/// Pays for a sum: for the right side, and for the left one when it must be copied.
+/// Charges for a sum: for the right side, and for the left one if it must be copied.
 fn pay_for_sum(left: &Val, right: &Val) {
     spend_or_unwind(1);
     match (left, right) {
@@ -222,7 +222,7 @@ fn pay_for_sum(left: &Val, right: &Val) {
     }
 }
 
-/// Refuses whole numbers of very many digits, and pays for long ones.
+/// Rejects integers with very many digits, and charges for long ones.
 fn pay_for_digits(left: &Num, right: &Num) {
     let bits = |number: &Num| match number {
         Num::BigInt(int) => int.bits(),
@@ -368,7 +368,7 @@ impl Sub for MeteredValue {
 
     fn sub(self, right: MeteredValue) -> ValR<MeteredValue> {
         match (&self.val, &right.val) {
-            // The library would compare without paying.
+            // The library would compare without a charge.
             (Val::Arr(left), Val::Arr(gone)) => {
                 let mut gone: Vec<&Val> = gone.iter().collect();
                 gone.sort_by(|one, other| order(one, other));
@@ -397,7 +397,7 @@ impl Div for MeteredValue {
                     let by = String::from_utf8_lossy(by);
                     String::from_utf8_lossy(text).matches(&*by).count() + 1
                 };
-                // Each part is a text of its own, beside the whole.
+                // Each part is a string of its own, beside the whole.
                 charge_or_unwind(text.len().saturating_add(parts.saturating_mul(MEMBER_BYTES)));
             }
             (Val::Num(left), Val::Num(right)) => pay_for_digits(left, right),
@@ -432,7 +432,7 @@ impl ValT for MeteredValue {
         let mut map = Map::default();
         for (key, member) in members {
             charge_or_unwind(MEMBER_BYTES);
-            // The library takes any value as a name, and would have to walk it.
+            // The library accepts any value as a key, and would traverse it.
             if key.text().is_none() {
                 return Err(JqValueError::typ(key, "string"));
             }
@@ -475,9 +475,10 @@ impl ValT for MeteredValue {
     fn index(self, index: &MeteredValue) -> ValR<MeteredValue> {
         spend_or_unwind(1);
         match (&self.val, &index.val) {
-            // A list in a list is looked for, which the library does without paying.
+            // Searching a list in a list is done here, because the library does it without a
+            // charge.
             (Val::Arr(_), Val::Arr(_)) => super::natives::indices(&self, index),
-            // Names are texts, and nothing else is walked to find out that it is none.
+            // Keys are strings; other values are rejected without traversing them.
             (Val::Obj(_), key) if !matches!(key, Val::TStr(_) | Val::BStr(_)) => {
                 Err(JqValueError::index(self, index.clone()))
             }
@@ -583,7 +584,7 @@ impl ValT for MeteredValue {
         }
     }
 
-    /// What stands before, what is made of the part, and what stands behind.
+    /// The part before, the new middle part, and the part after.
     fn map_range<'a, I: Iterator<Item = ValX<'a, MeteredValue>>>(
         self,
         range: Range<&MeteredValue>,
@@ -661,7 +662,7 @@ impl StdT for MeteredValue {
         self.val.is_utf8_str()
     }
 
-    /// Whoever wants the bytes looks at all of them.
+    /// A caller of this reads all bytes.
     fn as_bytes(&self) -> Option<&[u8]> {
         let bytes = self.val.as_bytes()?;
         spend_or_unwind(1 + (bytes.len() / BYTES_PER_OPERATION) as u64);

@@ -1,5 +1,5 @@
 //! Functions of jq that the library has for its own values only, and those that we do otherwise: regular
-//! expressions of bounded cost, `fromjson` of bounded depth, `join` in one go.
+//! expressions of bounded cost, `fromjson` of bounded depth, `join` in one pass.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ fn from_json(value: &MeteredValue) -> ValR<MeteredValue> {
     let wrong = |message: &dyn std::fmt::Display| {
         JqValueError::str(format_args!("cannot parse {value} as JSON: {message}"))
     };
-    // Our own reader has bounds; what it has read is safe for the library's.
+    // Our own reader has limits; text that it accepts is safe for the library's reader.
     let read = read_json_value(&text, &Limits::default());
     let read = read.map_err(|finding| wrong(&finding.message))?;
     let val = jaq_json::read::parse_single(read.to_json().as_bytes());
@@ -83,7 +83,7 @@ fn length(value: &MeteredValue) -> ValR<MeteredValue> {
     Ok(length.into())
 }
 
-/// Texts are themselves, everything else is its JSON.
+/// Strings are joined as they are, everything else as JSON.
 fn join(list: &MeteredValue, separator: &MeteredValue) -> ValR<MeteredValue> {
     let separator = match separator.val() {
         Val::Null => "".into(),
@@ -138,7 +138,7 @@ fn has(value: &MeteredValue, key: &MeteredValue) -> ValR<MeteredValue> {
     }
 }
 
-/// Where a part stands in a text or a list, overlaps included.
+/// The positions of a part in a string or a list, overlaps included.
 pub(super) fn indices(value: &MeteredValue, wanted: &MeteredValue) -> ValR<MeteredValue> {
     let found: Vec<usize> = match (value.val(), wanted.val()) {
         (Val::TStr(_), Val::TStr(_)) => {
@@ -161,13 +161,13 @@ pub(super) fn indices(value: &MeteredValue, wanted: &MeteredValue) -> ValR<Meter
     Ok(found.into_iter().map(MeteredValue::from).collect())
 }
 
-/// Where a part stands in a text, overlaps included, in a time that depends on their lengths alone: what
-/// has been compared once is not compared again (Knuth, Morris, Pratt).
+/// The positions of a part in a string, overlaps included, in linear time: nothing is compared
+/// twice (Knuth, Morris, Pratt).
 fn places(text: &[u8], part: &[u8]) -> Vec<usize> {
     if part.is_empty() || part.len() > text.len() {
         return Vec::new();
     }
-    // How much of the part still fits when its next byte does not.
+    // The failure function: how much of the part still matches when its next byte does not.
     charge_or_unwind(part.len().saturating_mul(std::mem::size_of::<usize>()));
     spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64);
     let mut fallback = vec![0; part.len()];
@@ -201,7 +201,7 @@ fn bsearch(list: &MeteredValue, wanted: &MeteredValue) -> ValR<MeteredValue> {
     Ok(found.map_or_else(|at| -1 - place(at), place).into())
 }
 
-/// What a search gives: the texts between matches, the matches, or both in turn.
+/// The result of a search: the texts between matches, the matches, or both in turn.
 #[derive(Clone, Copy)]
 struct SearchOutput {
     between: bool,
@@ -258,10 +258,10 @@ fn search(
     Ok(found.into_iter().collect())
 }
 
-/// Operations of reading a pattern, and of finding out that it is too large.
+/// Operations for parsing a pattern, also one that is too large.
 const READING: u64 = 1_000;
 
-/// A pattern, paid for unless it is the one that was used last: most programs use one for each item.
+/// A compiled pattern, charged unless it is the last one used: most programs use one for all items.
 fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
     thread_local! {
         static LAST: RefCell<Option<(String, Flags, Rc<Pattern>)>> = const { RefCell::new(None) };
@@ -273,7 +273,7 @@ fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
     if let Some(known) = known {
         return Ok(known);
     }
-    // Paid before, because one that is refused has been read, too.
+    // Charged first, because a rejected pattern has been parsed too.
     spend_or_unwind(READING + text.len() as u64);
     let pattern = Rc::new(Pattern::with_flags(text, flags)?);
     spend_or_unwind(pattern.compilation());
@@ -281,7 +281,7 @@ fn compiled(text: &str, flags: Flags) -> Result<Rc<Pattern>, PatternError> {
     Ok(pattern)
 }
 
-/// Places in characters, of places in bytes that only grow.
+/// Converts increasing byte offsets to character offsets.
 struct CharOffsets<'a> {
     text: &'a str,
     byte: usize,
@@ -296,7 +296,7 @@ impl CharOffsets<'_> {
     }
 }
 
-/// A match and its groups, those that took part.
+/// A match with the groups that took part in it.
 fn groups(
     pattern: &Pattern,
     captures: &regex::Captures<'_>,

@@ -1,23 +1,23 @@
-//! Stand-ins fit what they stand in for.
+//! Samples match their schemas.
 
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
 use super::*;
 
-fn stand_in(schema: Json) -> Option<Json> {
+fn sample(schema: Json) -> Option<Json> {
     let schema = Schema::new(Value::from(schema));
     schema.sample().map(|value| Json::from(&value))
 }
 
 #[test]
 fn what_the_author_wrote_comes_first() {
-    assert_eq!(stand_in(json!({ "const": [1] })), Some(json!([1])));
-    assert_eq!(stand_in(json!({ "type": "integer", "default": 7 })), Some(json!(7)));
-    assert_eq!(stand_in(json!({ "type": "string", "examples": ["x"] })), Some(json!("x")));
-    assert_eq!(stand_in(json!({ "enum": ["b", "a"] })), Some(json!("b")));
-    // A default that does not fit is no help.
-    assert_eq!(stand_in(json!({ "type": "integer", "default": "7" })), Some(json!(0)));
+    assert_eq!(sample(json!({ "const": [1] })), Some(json!([1])));
+    assert_eq!(sample(json!({ "type": "integer", "default": 7 })), Some(json!(7)));
+    assert_eq!(sample(json!({ "type": "string", "examples": ["x"] })), Some(json!("x")));
+    assert_eq!(sample(json!({ "enum": ["b", "a"] })), Some(json!("b")));
+    // A default that does not match is ignored.
+    assert_eq!(sample(json!({ "type": "integer", "default": "7" })), Some(json!(0)));
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn every_declared_field_is_there_and_arrays_are_short() {
     let expected = json!({
         "id": "00000000-0000-4000-8000-000000000000", "tags": [], "size": 3, "pair": [0, 1],
     });
-    assert_eq!(stand_in(schema), Some(expected));
+    assert_eq!(sample(schema), Some(expected));
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn texts_fit_their_patterns_and_lengths() {
         ("^[\\w.-]+@example\\.com$", 0),
     ] {
         let schema = json!({ "type": "string", "pattern": pattern, "minLength": least });
-        assert!(stand_in(schema).is_some(), "{pattern}");
+        assert!(sample(schema).is_some(), "{pattern}");
     }
-    assert_eq!(stand_in(json!({ "type": "string", "maxLength": 3 })), Some(json!("sta")));
-    assert_eq!(stand_in(json!({ "type": "string", "minLength": 9 })), Some(json!("stand-ins")));
+    assert_eq!(sample(json!({ "type": "string", "maxLength": 3 })), Some(json!("sta")));
+    assert_eq!(sample(json!({ "type": "string", "minLength": 9 })), Some(json!("stand-ins")));
 }
 
 #[test]
@@ -70,30 +70,30 @@ fn references_and_alternatives_are_followed() {
             { "required": ["kind"], "properties": { "kind": { "const": "leaf" } } },
         ],
     });
-    let made = stand_in(schema).unwrap();
+    let made = sample(schema).unwrap();
     assert_eq!((&made["kind"], &made["value"]), (&json!("leaf"), &json!(0)));
     let schema = json!({ "oneOf": [{ "type": "string", "maxLength": 0 }, { "type": "integer", "minimum": 5 }] });
-    assert_eq!(stand_in(schema), Some(json!("")));
+    assert_eq!(sample(schema), Some(json!("")));
     let schema =
         json!({ "$ref": "#/definitions/x", "definitions": { "x": { "type": "boolean" } } });
-    assert_eq!(stand_in(schema), Some(json!(false)));
+    assert_eq!(sample(schema), Some(json!(false)));
 }
 
-/// What cannot be met is said, not guessed; what is endless ends.
+/// An unsatisfiable schema gives no sample; a recursive one ends.
 #[test]
 fn what_cannot_be_made_up_is_said() {
-    assert_eq!(stand_in(json!(false)), None);
-    assert_eq!(stand_in(json!({ "type": "integer", "minimum": 5, "maximum": 4 })), None);
-    assert_eq!(stand_in(json!({ "type": "string", "pattern": "^(?=a)b" })), None);
-    assert_eq!(stand_in(json!({ "type": "objekt" })), None);
-    assert_eq!(stand_in(json!({ "$ref": "#" })), None);
-    assert_eq!(stand_in(json!({ "$ref": "https://example.com/x" })), None);
+    assert_eq!(sample(json!(false)), None);
+    assert_eq!(sample(json!({ "type": "integer", "minimum": 5, "maximum": 4 })), None);
+    assert_eq!(sample(json!({ "type": "string", "pattern": "^(?=a)b" })), None);
+    assert_eq!(sample(json!({ "type": "objekt" })), None);
+    assert_eq!(sample(json!({ "$ref": "#" })), None);
+    assert_eq!(sample(json!({ "$ref": "https://example.com/x" })), None);
     let endless = json!({
         "$defs": { "a": { "required": ["b"], "properties": { "b": { "$ref": "#/$defs/a" } } } },
         "type": "object", "required": ["b"], "properties": { "b": { "$ref": "#/$defs/a" } },
     });
-    // An object is not asked for below the first level, so something else may stand there.
-    assert!(stand_in(endless).is_some_and(|value| value.is_object()));
+    // Below the first level no object is required, so another value may be there.
+    assert!(sample(endless).is_some_and(|value| value.is_object()));
 }
 
 fn numbers() -> impl Strategy<Value = Json> {
@@ -137,7 +137,7 @@ fn texts() -> impl Strategy<Value = Json> {
     prop_oneof![lengths, formats, patterns]
 }
 
-/// Schemas that something fits.
+/// Satisfiable schemas.
 fn schemas() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         numbers(),
@@ -180,7 +180,7 @@ fn schemas() -> impl Strategy<Value = Json> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// A schema that something fits has a stand-in, and it fits.
+    /// A satisfiable schema has a sample, and it matches.
     #[test]
     fn stand_ins_fit_random_schemas(schema in schemas(), shared in prop_oneof![numbers(), texts()]) {
         let schema = json!({ "$defs": { "shared": shared }, "allOf": [schema] });

@@ -1,11 +1,11 @@
-//! Texts that fit a format, a pattern or a length.
+//! Texts that match a format, a pattern or a length.
 
 use crate::value::{Map, Value};
 
-/// What a text is when nothing more is asked of it.
+/// The text without any constraint.
 const PLAIN: &str = "stand-in";
 
-/// The longest text that is made up.
+/// The longest generated text.
 const CHARS_MAX: usize = 10_000;
 
 /// An example of each format.
@@ -42,7 +42,7 @@ pub(super) fn candidates(words: &Map) -> Vec<String> {
         proposed.extend(known.map(|(_, example)| (*example).to_owned()));
     }
     if let Some(pattern) = word("pattern") {
-        // Repeated as little as may be, then more, until it is long enough.
+        // With the fewest repetitions first, then more, until it is long enough.
         for times in [0, 1, 2, 4, 8, 16, 32, 64, least.min(CHARS_MAX)] {
             proposed.extend(matching(pattern, times));
         }
@@ -55,15 +55,15 @@ pub(super) fn candidates(words: &Map) -> Vec<String> {
     proposed
 }
 
-/// A text that a simple pattern matches; what may repeat without end does so `times` times. `None`
-/// for what is not simple.
+/// A text that a simple pattern matches; unbounded repetitions repeat `times` times. `None` for
+/// other patterns.
 fn matching(pattern: &str, times: usize) -> Option<String> {
     let mut reader = PatternSampler { rest: pattern, times, depth: 0 };
     let text = reader.choice()?;
     (reader.rest.is_empty() && text.chars().count() <= CHARS_MAX).then_some(text)
 }
 
-/// Nesting of groups.
+/// Maximum nesting of groups.
 const DEPTH_MAX: usize = 32;
 
 struct PatternSampler<'a> {
@@ -85,7 +85,7 @@ impl PatternSampler<'_> {
         rest.is_some()
     }
 
-    /// `a|b`: the first; the others are only read.
+    /// `a|b`: takes the first; the others are only parsed.
     fn choice(&mut self) -> Option<String> {
         let first = self.sequence()?;
         while self.take("|") {
@@ -113,7 +113,7 @@ impl PatternSampler<'_> {
     fn atom(&mut self) -> Option<String> {
         match self.next()? {
             '(' => {
-                // Looking around and flags are not simple.
+                // Lookaround and flags are not simple.
                 if !self.take("?:") && self.rest.starts_with('?') {
                     return None;
                 }
@@ -148,7 +148,7 @@ impl PatternSampler<'_> {
         })
     }
 
-    /// One character of a class: its first, or for `[^…]` one that is none of its own.
+    /// One character of a class: its first, or for `[^…]` one outside of it.
     fn class(&mut self) -> Option<char> {
         let negated = self.take("^");
         let mut ranges: Vec<(char, char)> = Vec::new();
@@ -184,7 +184,7 @@ impl PatternSampler<'_> {
         ('a'..='z').chain('0'..='9').chain(['-', ' ', 'Ω']).find(is_free)
     }
 
-    /// How often the atom before is there.
+    /// How often the preceding atom occurs.
     fn repeats(&mut self) -> Option<usize> {
         let (least, most) = match self.rest.chars().next() {
             Some('*') => (0, None),

@@ -125,7 +125,7 @@ impl Model<'_> {
                 ended,
                 true,
                 turn,
-                "consent given beforehand",
+                "approval in advance",
                 &Value::Null,
             );
         }
@@ -144,7 +144,7 @@ impl Model<'_> {
             }
             _ => {
                 let granted = silence == OnApprovalTimeout::Approve;
-                self.approved(node, ended, granted, turn, "nobody answered in time", &Value::Null)
+                self.approved(node, ended, granted, turn, "timeout", &Value::Null)
             }
         }
     }

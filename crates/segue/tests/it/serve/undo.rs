@@ -23,7 +23,7 @@ fn an_undo_that_destroys_is_asked_for_with_its_step() {
     let world = world("", &[("back", BACK)]);
     let mut host = Host::legacy(&world, &json!({}));
     let refused = host.call("back", json!({}));
-    assert!(error(&refused).contains("with `command:note` to take it back"), "{}", text(&refused));
+    assert!(error(&refused).contains("with `command:note` to roll it back"), "{}", text(&refused));
     assert_eq!(notes(&world), 0);
     let mut host = Host::legacy(&world, &forms());
     for (action, expected) in [("decline", 0), ("accept", 1)] {
