@@ -255,21 +255,15 @@ pub fn authorize_part_call(
     name: &str,
     args: &Value,
 ) -> Result<PartCall, Failure> {
-    let PartCaller {
-        tool,
-        catalog,
-        covered,
-        is_rollback: takes_back,
-        calls_made: made,
-        calls_max: max,
-    } = caller;
+    let PartCaller { tool, catalog, covered, is_rollback, calls_made: made, calls_max: max } =
+        caller;
     let part = find(name, catalog)?;
     let is_part = |composed: &CodeTool| composed.parts.contains_key(&part.id);
     if !tool.code_tool.as_ref().is_some_and(is_part) {
         let message = format!("`{}` does not declare that it calls `{}`", tool.id, part.id);
         return Err(Failure::permanent(Code::ToolNotAllowed, message));
     }
-    let held_to = catalog.toolset().filter(|toolset| !takes_back && !toolset.allows_inner_tools());
+    let held_to = catalog.toolset().filter(|toolset| !is_rollback && !toolset.allows_inner_tools());
     if let Some((code, message)) = held_to.and_then(|toolset| toolset.access_error(&part.id)) {
         return Err(Failure::permanent(code, message));
     }

@@ -39,9 +39,9 @@ impl Plan {
         self.declared_calls_within(false).into_values().collect()
     }
 
-    fn declared_calls_within(&self, takes_back: bool) -> DeclaredCalls {
+    fn declared_calls_within(&self, rolls_back: bool) -> DeclaredCalls {
         let mut found = DeclaredCalls::new();
-        self.declare(takes_back, &mut found);
+        self.declare(rolls_back, &mut found);
         found
     }
 
@@ -80,17 +80,17 @@ impl Plan {
     }
 
     /// The same for a composition whose outer composition may roll it back.
-    pub fn needs_run_consent_within(&self, takes_back: bool) -> bool {
-        self.composition.atomic && self.may_ask(takes_back)
+    pub fn needs_run_consent_within(&self, rolls_back: bool) -> bool {
+        self.composition.atomic && self.may_ask(rolls_back)
     }
 
-    fn may_ask(&self, takes_back: bool) -> bool {
+    fn may_ask(&self, rolls_back: bool) -> bool {
         self.has_expand_step()
-            || self.declared_calls_within(takes_back).values().any(|call| call.asks)
+            || self.declared_calls_within(rolls_back).values().any(|call| call.asks)
     }
 
-    fn declare(&self, takes_back: bool, found: &mut DeclaredCalls) {
-        let takes_back = takes_back || self.rolls_back_on_failure();
+    fn declare(&self, rolls_back: bool, found: &mut DeclaredCalls) {
+        let rolls_back = rolls_back || self.rolls_back_on_failure();
         for planned in &self.steps {
             let step = &planned.step;
             let mut add = |call: &ToolCall, rollback: &ResolvedRollback| {
@@ -109,8 +109,8 @@ impl Plan {
             if let Some(probe) = &step.probe {
                 add(&probe.call, &ResolvedRollback::NotNeeded);
             }
-            planned.nested.values().for_each(|plan| plan.declare(takes_back, found));
-            planned.declare_rollbacks(takes_back, found);
+            planned.nested.values().for_each(|plan| plan.declare(rolls_back, found));
+            planned.declare_rollbacks(rolls_back, found);
         }
     }
 }
@@ -155,7 +155,7 @@ impl PlanStep {
         }
     }
 
-    fn declare_rollbacks(&self, takes_back: bool, found: &mut DeclaredCalls) {
+    fn declare_rollbacks(&self, rolls_back: bool, found: &mut DeclaredCalls) {
         for (candidate, rollback) in
             (0..).zip(once(&self.step.resolved_rollback).chain(&self.step.fallback_rollbacks))
         {
@@ -169,7 +169,7 @@ impl PlanStep {
                 }
                 (None, None) => {}
             }
-            let asks = takes_back && self.untrusted_rollback(candidate).is_some();
+            let asks = rolls_back && self.untrusted_rollback(candidate).is_some();
             // Rollbacks are not rolled back themselves.
             for call in inside.into_values().filter(|call| !call.is_rollback) {
                 let asks = asks && call.asks;

@@ -116,8 +116,8 @@ impl TurnBuilder<'_> {
     /// Asks for consent to the whole run, if it needs it.
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
-        let takes_back = self.state.rolls_back_on_failure(0);
-        if !is_given && self.state.plan_of(0).needs_run_consent_within(takes_back) {
+        let rolls_back = self.state.rolls_back_on_failure(0);
+        if !is_given && self.state.plan_of(0).needs_run_consent_within(rolls_back) {
             self.record(Fact::ConsentAsked);
             self.ask_consent_again();
         }

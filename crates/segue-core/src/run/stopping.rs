@@ -68,9 +68,9 @@ impl TurnBuilder<'_> {
         let Some(stopped) = &self.state.frame(node.frame).stopped else { return true };
         let lost_a_race = stopped.code == Code::Cancelled && self.state.frame(0).stopped.is_none();
         let is_rollback = self.state.activation_of(node.frame).is_inside_rollback;
-        let goes_back =
+        let rolls_back =
             self.state.rollback_asked.is_some() || self.state.rolls_back_on_failure(node.frame);
-        goes_back && !lost_a_race && !is_rollback
+        rolls_back && !lost_a_race && !is_rollback
     }
 }
 

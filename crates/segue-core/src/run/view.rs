@@ -133,15 +133,14 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
 /// Everything that a yes covers, forward calls first.
 fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     let of = |declared: &DeclaredCall| {
-        let DeclaredCall {
-            tool, effect, arguments, can_roll_back, is_rollback: takes_back, ..
-        } = declared.clone();
+        let DeclaredCall { tool, effect, arguments, can_roll_back, is_rollback, .. } =
+            declared.clone();
         let with = |arguments| CoveredView {
             tool: tool.shared().clone(),
             effect,
             arguments,
             can_roll_back,
-            is_rollback: takes_back,
+            is_rollback,
         };
         if arguments.is_empty() {
             return vec![with(None)];
