@@ -387,7 +387,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
     match fact {
         Fact::Started(started) => format!("started with {}", started.input),
         Fact::ConsentAsked => "the run asks once".to_owned(),
-        Fact::Consented { by } => format!("the run is allowed by {by}"),
+        Fact::Consented { by } => format!("the run is approved by {by}"),
         Fact::Opened { node, item, .. } => match item {
             Some(item) => format!("{} opens item {} = {}", path(node), item.index, item.value),
             None => format!("{} opens a body", path(node)),
@@ -403,12 +403,12 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} fallback {candidate} called with {args}", path(node))
         }
         Fact::BackedOff { node, failure, until_ms } => {
-            format!("{} rests until {}: {}", path(node), until_ms - 1, failure.message)
+            format!("{} backs off until {}: {}", path(node), until_ms - 1, failure.message)
         }
         Fact::Woke { node } => format!("{} wakes", path(node)),
         Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
         Fact::Reused { node, output, .. } => format!("{} is reused as {output}", path(node)),
-        Fact::Visited { frame, position } => format!("body {frame} goes on with step {position}"),
+        Fact::Visited { frame, position } => format!("body {frame} continues with step {position}"),
         Fact::Expanding { node, document } => format!("{} has {document} checked", path(node)),
         Fact::Expanded { node, plan, input } => {
             format!("{} becomes `{}` with {input}", path(node), plan.composition.name)
@@ -423,14 +423,14 @@ fn fact(run: &Run, fact: &Fact) -> String {
             let what = if *done { "was done" } else { "was not done" };
             format!("{} {what}, says {by}", path(node))
         }
-        Fact::Lost { node } => format!("{} was lost and is made again", path(node)),
-        Fact::HandleReceived { node, handle } => format!("{} can be found by {handle}", path(node)),
-        Fact::ResumeSent { node } => format!("{} is looked for", path(node)),
+        Fact::Lost { node } => format!("{} was lost and is called again", path(node)),
+        Fact::HandleReceived { node, handle } => format!("{} has the handle {handle}", path(node)),
+        Fact::ResumeSent { node } => format!("{} is resumed by its handle", path(node)),
         Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
         Fact::Refused { node: None, by } => format!("{by} refuses the run"),
         Fact::Refused { node: Some(node), by } => format!("{} is refused by {by}", path(node)),
         Fact::CancelAsked { by } => format!("{by} cancels the run"),
-        Fact::RollbackAsked { by } => format!("{by} wants it to be taken back"),
+        Fact::RollbackAsked { by } => format!("{by} requests a rollback"),
         Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),
         Fact::Succeeded { node, output, given } => {
             let given = given.as_ref().map_or_else(String::new, |given| {
@@ -453,21 +453,23 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
         Fact::RollbackStarted { frame: 0, failure, .. } => {
-            format!("goes back: {}", failure.message)
+            format!("rolls back: {}", failure.message)
         }
         Fact::RollbackStarted { frame, failure, .. } => {
-            format!("body {frame} goes back: {}", failure.message)
+            format!("body {frame} rolls back: {}", failure.message)
         }
-        Fact::RollbackCalled { node, args } => format!("{} undo called with {args}", path(node)),
+        Fact::RollbackCalled { node, args } => {
+            format!("{} rollback called with {args}", path(node))
+        }
         Fact::RollbackEntered { node, input } => {
-            format!("{} undo enters its composition with {input}", path(node))
+            format!("{} rollback enters its composition with {input}", path(node))
         }
         Fact::RollbackBackedOff { node, failure, until_ms } => {
-            format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
+            format!("{} rollback backs off until {}: {}", path(node), until_ms - 1, failure.message)
         }
-        Fact::RolledBack { node } => format!("{} undone", path(node)),
+        Fact::RolledBack { node } => format!("{} rolled back", path(node)),
         Fact::RollbackFailed { node, failure } => {
-            format!("{} not undone: {}", path(node), failure.message)
+            format!("{} not rolled back: {}", path(node), failure.message)
         }
         Fact::ReferencesKept { node, references } => {
             format!("{} keeps {}", path(node), references.join(" and "))
