@@ -48,8 +48,8 @@ fn failures(journal: &[segue_core::run::Entry]) -> Vec<Arc<Failure>> {
     journal.iter().filter_map(failed).collect()
 }
 
-/// Sixty steps that each hold the last value twice: shared in memory, and more than the world can hold
-/// when it is written. Or each one inside the next.
+/// Sixty steps that each hold the last value twice: shared in memory, but too large to serialize.
+/// Or each one inside the next.
 #[test]
 fn values_that_grow_by_sharing_end_at_a_limit() {
     for template in
@@ -62,7 +62,7 @@ fn values_that_grow_by_sharing_end_at_a_limit() {
         assert_eq!(run.status(), RunStatus::Failed, "{template}");
         let failures = failures(&turn.record);
         assert_eq!(failures.first().map(|failure| failure.code), Some(Code::Limit), "{template}");
-        // What there is can be shown.
+        // The view can be serialized.
         let sizes = turn.record.iter().map(|entry| match &entry.fact {
             Fact::Succeeded { output, .. } => output.size(),
             _ => 0,
@@ -84,8 +84,8 @@ fn values_that_stay_small_may_be_shared_freely() {
     assert_eq!(outcome.view.status, RunStatus::Success);
 }
 
-/// What must not be written down is looked for in all that is written, so a run has only so much of it:
-/// what it is given is refused before it begins, an answer fails its step.
+/// Every entry is searched for sensitive texts, so their number is limited: an input with too many
+/// is refused before the run starts, an answer with too many fails its step.
 #[test]
 fn a_run_has_so_many_sensitive_texts() {
     let few = Limits { sensitive_texts_max: 3, sensitive_bytes_max: 1_000, ..Limits::default() };
@@ -117,8 +117,8 @@ fn a_run_has_so_many_sensitive_texts() {
     }
 }
 
-/// While the flag is raised a run starts no step: it hears next why it was interrupted. When the flag is
-/// down, steps start.
+/// While the flag is raised a run starts no step; the driver's next event gives the reason. Steps
+/// start after the flag is cleared.
 #[test]
 fn a_raised_flag_stops_a_run_s_evaluations() {
     for raised in [true, false] {
@@ -141,7 +141,7 @@ fn a_raised_flag_stops_a_run_s_evaluations() {
     }
 }
 
-/// A raised flag does not reach the undos of a run: nobody can cancel them.
+/// A raised flag does not affect the rollback of a run, which cannot be cancelled.
 #[test]
 fn a_raised_flag_does_not_stop_a_rollback() {
     let text = "name: t\nsteps:\n  - id: a\n    tool: shop:charge\n    parameters: { amount: 1, currency: EUR, card: c }\n    \

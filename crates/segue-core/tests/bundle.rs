@@ -1,4 +1,4 @@
-//! A plan comes back out of its bundle as it was, whatever became of the tools meanwhile.
+//! A plan is restored from its bundle unchanged, whatever happened to the tools meanwhile.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -34,7 +34,7 @@ fn plan_of(source: &Source, catalog: &Catalog) -> Arc<Plan> {
     Arc::new(plan(&composition(source, catalog), &Limits::default()).unwrap())
 }
 
-/// Everything of a plan as text; its hash is worked out, so that it is there in both.
+/// A plan as text, including its hash.
 fn whole(plan: &Plan) -> String {
     plan.hash();
     format!("{plan:?}")
@@ -44,7 +44,7 @@ fn whole(plan: &Plan) -> String {
 fn comes_back(plan: &Plan) -> Arc<Plan> {
     let again = unbundle(&plan.bundle(), &Limits::default()).unwrap();
     assert_eq!(again.hash(), plan.hash());
-    // What was observed of a tool is not kept, and with it goes the guess how long things take.
+    // Observations of tools are not stored, so the duration estimates are missing too.
     if plan.tools.values().all(|tool| tool.observed.is_none()) {
         assert_eq!(whole(&again), whole(plan));
     }
@@ -59,7 +59,7 @@ fn every_correct_composition_of_the_corpus_comes_back() {
     }
 }
 
-/// J3: a journal means the same to the plan that comes back.
+/// J3: a journal replays on the restored plan.
 #[test]
 fn every_run_of_the_corpus_replays_on_the_plan_that_comes_back() {
     let (catalog, limits) = (catalog(), Arc::new(Limits::default()));
@@ -95,8 +95,8 @@ fn compositions_inside_come_back_at_any_depth() {
     comes_back(&plan);
 }
 
-/// `undo` means nothing among all tools, because two are called so, and must mean nothing still
-/// when only one of them was needed.
+/// Among all tools the name `undo` is ambiguous; it must stay unresolved if only one of the two was
+/// needed.
 #[test]
 fn a_short_name_means_what_it_meant() {
     let tool = |id: &str, undo: Option<&str>| {

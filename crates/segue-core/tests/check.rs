@@ -83,7 +83,7 @@ fn correct_compositions_give_nothing() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// A chain that gives names that say nothing: a hint for each.
+/// A chain with many meaningless names: a hint for each.
 fn chatty(names: usize, tool: &str) -> Source {
     let names: Vec<String> = (0..names).map(|n| format!("x{n}: {n}")).collect();
     let text = format!(
@@ -102,7 +102,7 @@ fn what_is_not_shown_stops_nothing() {
     assert_eq!(compiled.diagnostics.len(), shown + 1);
     let last = compiled.diagnostics.last().unwrap();
     assert_eq!(last.message, "52 more findings are not shown");
-    // An error is never among what is left out.
+    // Errors are never among the omitted findings.
     let compiled = compile(&chatty(shown + 50, "tool_z"), &catalog, &limits);
     assert!(compiled.composition.is_none());
     assert!(compiled.diagnostics.iter().any(|finding| finding.code == Code::UnknownTool));

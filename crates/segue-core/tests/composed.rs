@@ -1,4 +1,4 @@
-//! What code that calls other tools may do, and what asks a person: decisions over definitions.
+//! What tools implemented in code may call, and what needs confirmation.
 
 use std::sync::Arc;
 
@@ -51,8 +51,8 @@ fn asked<'a>(tool: &'a ToolSpec, catalog: &'a Catalog) -> PartCaller<'a> {
     PartCaller { tool, catalog, covered: false, is_rollback: false, calls_made: 0, calls_max: 10 }
 }
 
-/// S3-12, S3-21, S3-24: an atomic tool asks when one of its parts would; another one leaves that to
-/// its parts; one whose parts do not ask asks neither way.
+/// S3-12, S3-21, S3-24: an atomic tool needs confirmation if one of its parts does; another tool
+/// leaves that to its parts; without such parts neither asks.
 #[test]
 fn an_atomic_tool_asks_for_its_parts() {
     for (of, atomic, asks) in [
@@ -66,12 +66,12 @@ fn an_atomic_tool_asks_for_its_parts() {
         assert_eq!(whole.confirmation_covers_parts(false), atomic);
         assert!(whole.confirmation_covers_parts(true));
     }
-    // Who vouches for it has vouched for the parts, too, when it is atomic.
+    // An operator who trusts an atomic tool also trusts its parts.
     let vouched = ToolSpec { confirm: ConfirmPolicy::Never, ..composed(&["delete"], true) };
     assert!(!resolved(&vouched).must_confirm(&args()));
 }
 
-/// S3-10: arguments decide; code that panics has not said no.
+/// S3-10: the arguments decide; a rule that panics asks.
 #[test]
 fn arguments_decide_whether_it_asks() {
     let asks = ConfirmWhen::new(|args| args.get("path").and_then(Value::as_str).unwrap() == "etc");
@@ -82,7 +82,7 @@ fn arguments_decide_whether_it_asks() {
     assert!(spec.must_confirm(&Value::Null), "it panicked");
 }
 
-/// The effect of a composed tool is that of its parts, and never better than theirs.
+/// The effect of a code tool is that of its parts, and never safer.
 #[test]
 fn the_effect_follows_from_the_parts() {
     let effect = |spec: &ToolSpec| resolved(spec).annotations.impact();
@@ -96,7 +96,7 @@ fn the_effect_follows_from_the_parts() {
     assert!(resolved(&worse).must_confirm(&args()), "what it does by itself asks");
 }
 
-/// S3-25: what says that it only reads cannot be made of what does not.
+/// S3-25: a tool that declares that it only reads cannot have a part that writes.
 #[test]
 fn a_reading_tool_has_reading_parts() {
     let reading = |of: &[&str]| ToolSpec { annotations: READS, ..composed(of, false) };
@@ -105,7 +105,7 @@ fn a_reading_tool_has_reading_parts() {
     assert_eq!(refused.code, Code::PolicyViolation);
 }
 
-/// S3-13, S3-23, S3-27: parts alone may be called, with arguments that fit.
+/// S3-13, S3-23, S3-27: only declared parts may be called, with valid arguments.
 #[test]
 fn parts_alone_may_be_called() {
     let (catalog, whole) = (catalog(), resolved(&composed(&["read", "delete"], false)));
@@ -125,7 +125,8 @@ fn parts_alone_may_be_called() {
     assert_eq!(call("read", &wrong).unwrap_err().0, Code::InputSchema);
 }
 
-/// S3-18: a yes to the whole covers the parts; there is a bound; a toolset holds, except for undoing.
+/// S3-18: consent to the tool covers its parts; the number of calls is limited; a toolset applies,
+/// except to a rollback.
 #[test]
 fn what_comes_first_before_a_part() {
     let (mut catalog, whole) = (catalog(), resolved(&composed(&["delete"], true)));
@@ -147,7 +148,7 @@ fn what_comes_first_before_a_part() {
     assert_eq!(code(asked(&whole, &catalog)), Ok(true));
 }
 
-/// What parts have changed is not repeated, and what nobody knows is in doubt.
+/// A failure after a write is not retryable, and one with an unknown outcome is in doubt.
 #[test]
 fn a_failure_is_weighed_by_what_was_done() {
     let whole = resolved(&composed(&["read", "write"], true));
@@ -162,7 +163,7 @@ fn a_failure_is_weighed_by_what_was_done() {
     assert!(unknown.in_doubt && unknown.code == Code::InDoubt);
 }
 
-/// S3-36: everything that may be reached is named, with its effect, through other composed tools too.
+/// S3-36: every reachable tool is listed with its effect, also through other code tools.
 #[test]
 fn everything_that_may_be_reached_is_declared() {
     let mut catalog = catalog();

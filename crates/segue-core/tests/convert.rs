@@ -1,4 +1,5 @@
-//! Documents of every dialect in native words: the same plan comes out, and no comment is lost.
+//! Documents of every dialect convert to the native dialect with the same plan, and keep their
+//! comments.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -20,7 +21,7 @@ fn hash_of(composition: &Arc<Composition>) -> Arc<str> {
     plan(composition, &Limits::default()).unwrap().hash().clone()
 }
 
-/// Issue 6, equality: a converted document means the same to the last bit.
+/// Issue 6, equality: a converted document compiles to the same plan.
 #[test]
 fn every_converted_document_gives_the_same_plan() {
     let (tools, limits) = (catalog(), Limits::default());
@@ -52,7 +53,7 @@ fn every_converted_document_gives_the_same_plan() {
     assert!(converted >= 90, "only {converted} documents of other dialects");
 }
 
-/// What a graph would wait for cannot be read before it is there, as a skill does.
+/// A skill may read the output of a later step; a graph cannot, so the conversion is refused.
 #[test]
 fn what_would_mean_something_else_is_refused() {
     let case = support::corpus().join("run/skill-reads-a-later-step");

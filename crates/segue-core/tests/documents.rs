@@ -1,4 +1,4 @@
-//! Both readers, through the public door: what they accept, what they refuse and where they point.
+//! Both readers, through the public API: what they accept, what they reject, and their spans.
 //!
 //! Covers checklist line D5: numbers stay exact, duplicate keys are refused, budgets hold.
 
@@ -13,7 +13,7 @@ use segue_core::value::{Number, Value};
 
 type Read = Result<Node, Vec<Diagnostic>>;
 
-/// Larger than the default one, so that what is counted can be told apart.
+/// Larger than the default, so that the counts differ.
 fn budget() -> ReadLimits {
     ReadLimits {
         bytes_max: 32 << 20,
@@ -103,7 +103,7 @@ fn plain_scalars_follow_the_core_schema() {
     }
 }
 
-/// D5: what a float or 64 bits cannot hold is kept as written.
+/// D5: a number that neither a float nor 64 bits can hold is stored as written.
 #[test]
 #[rustfmt::skip]
 fn numbers_stay_exact_in_both_notations() {
@@ -255,7 +255,7 @@ fn yaml_refuses_what_json_cannot_hold_or_what_hides_something() {
     assert_eq!(help.as_deref(), Some("quote it as text or write it without the zero"));
 }
 
-/// The parser's own refusals: its words, our place.
+/// Errors of the YAML parser: its message, our span.
 #[test]
 fn yaml_syntax_errors_have_a_place() {
     for (text, line, column) in [
@@ -336,7 +336,7 @@ fn spans_cover_exactly_what_was_written() {
             "ü🦀: wért # c\nb: 'qü' # d\nc: \"d\\u00e9\"",
             "ü🦀", "wért", "b", "'qü'", "c", "\"d\\u00e9\"",
         ]),
-        // What an alias repeats keeps its own places inside.
+        // A value repeated by an alias keeps the spans of its anchor.
         ("x.yaml", "é: &x {a: [1, ü]}\ny: *x\n", vec![
             "é: &x {a: [1, ü]}\ny: *x",
             "é", "{a: [1, ü]}", "a", "[1, ü]", "1", "ü",

@@ -141,8 +141,8 @@ fn every_dialect_makes_the_same_calls() {
     }
 }
 
-/// SX-01: a plan and a composition that say the same are the same plan, and so are a chain and a
-/// program; the view of each has the same steps, tools and effects.
+/// SX-01: a plan and a composition with the same meaning compile to the same plan, and so do a
+/// chain and a program; their views have the same steps, tools and effects.
 #[test]
 fn the_same_words_in_two_dialects_are_one_plan() {
     let (composition, plan) = (plan_of("composition.yaml", COMPOSITION), plan_of("p.json", PLAN));
@@ -163,7 +163,7 @@ fn the_same_words_in_two_dialects_are_one_plan() {
     assert_ne!(composition.hash(), changed.hash());
 }
 
-/// A chain, a plan and a skill in native words still make these calls.
+/// A chain, a plan and a skill still make these calls after conversion.
 #[test]
 fn converted_documents_make_the_same_calls() {
     for (name, text) in [("plan.json", PLAN), ("chain.yaml", CHAIN), ("skill.yaml", SKILL)] {

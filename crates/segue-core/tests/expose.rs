@@ -1,4 +1,4 @@
-//! Exposure: definitions for other hosts, what is lost on the way, and the way back.
+//! Exports: definitions for other hosts, losses, and restored arguments.
 
 #![allow(clippy::unwrap_used, reason = "a broken fixture ends the test")]
 
@@ -281,7 +281,7 @@ fn names_keep_their_namespace_and_are_unique() {
                     .any(|loss| loss.tool.as_str() == tool && loss.feature == "name")
             );
         }
-        // Which of two alike is called what depends on its id alone.
+        // The names of two similar tools depend only on their ids.
         let alone = exported([tool("a b:c", any()), tool("a_b:c", any())], adapter);
         let name = |export: &Export| {
             export.tools.iter().find(|t| t.id().as_str() == "a b:c").unwrap().name.clone()
@@ -307,7 +307,7 @@ fn long_names_are_shortened_alike() {
     }
 }
 
-/// S2-29, S2-35: what cannot be converted is named; the others are exported.
+/// S2-29, S2-35: a tool that cannot be converted is reported; the others are exported.
 #[test]
 fn a_tool_that_cannot_be_converted_stops_no_other() {
     let tools = || {
@@ -329,7 +329,7 @@ fn a_tool_that_cannot_be_converted_stops_no_other() {
         assert!(export.errors.iter().all(|error| error.code == Code::Conversion));
         assert_eq!(export.tools[0].id().as_str(), "a:good");
     }
-    // Somebody has taken the very name that another one would get.
+    // Another tool already has the generated name.
     let any = || json!({"type": "object"});
     let export =
         exported([tool("a b:c", any()), tool("a_b:c", any())], plain(ExportFormat::OpenAi));
@@ -340,7 +340,8 @@ fn a_tool_that_cannot_be_converted_stops_no_other() {
     assert!(export.errors[0].message.contains(&stolen));
 }
 
-/// The strict form of OpenAI: everything listed, everything required, and what cannot be is text.
+/// The strict form of OpenAI: every member is listed and required; other members are passed as
+/// text.
 #[test]
 fn strict_arguments_come_back_as_they_were_meant() {
     let input = json!({"type": "object", "required": ["to"], "properties": {
@@ -363,7 +364,7 @@ fn strict_arguments_come_back_as_they_were_meant() {
     let (id, args) = back(given).unwrap();
     assert_eq!(id.as_str(), "mail:send");
     assert_eq!(json_of(&args), json!({"to": "a", "note": null, "extra": {"n": 1}, "anything": 7}));
-    // What the tool would refuse is refused here, by its own schema.
+    // The tool's own schema rejects invalid arguments here.
     let wrong = back(json!({"to": "a", "cc": null, "note": null, "extra": "{\"n\":\"x\"}",
         "anything": null}));
     assert!(matches!(wrong, Err(RestoreError::Unfit { .. })), "{wrong:?}");
@@ -372,7 +373,7 @@ fn strict_arguments_come_back_as_they_were_meant() {
     assert_eq!(unknown, RestoreError::UnknownName { name: "mail__sent".to_owned(), nearest });
 }
 
-/// A choice in place of the arguments, and an object that takes anything, are wrapped.
+/// A union in place of the arguments, and an object with any members, are wrapped.
 #[test]
 fn arguments_that_cannot_be_listed_are_wrapped() {
     let choice = json!({"type": "object", "anyOf": [
@@ -394,7 +395,7 @@ fn arguments_that_cannot_be_listed_are_wrapped() {
     assert_eq!(json_of(&args), json!({"x": [1, 2]}));
 }
 
-/// Names of members that a host refuses, and schemas that contain themselves.
+/// Member names that a host rejects, and recursive schemas.
 #[test]
 fn members_are_renamed_and_endless_schemas_end() {
     let input = json!({"type": "object", "additionalProperties": false,
@@ -413,7 +414,7 @@ fn members_are_renamed_and_endless_schemas_end() {
     assert_eq!(next["type"], json!(["string", "null"]));
 }
 
-/// What only the strict form has a bound for is exported without it.
+/// A schema beyond the limits of the strict form is exported without it.
 #[test]
 fn what_is_too_large_for_strict_is_not_strict() {
     let mut deep = json!({"type": "string"});
@@ -496,7 +497,7 @@ fn any_schema() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// What a model might write for a schema; not always what it should.
+/// A model's arguments for a schema; not always valid ones.
 struct Model(u64);
 
 impl Model {
@@ -574,8 +575,8 @@ impl Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// What fits the exposed schema comes back as what fits the original, unless the report says that
-    /// it may not; and equal input gives equal bytes.
+    /// Arguments that match the exported schema are restored to arguments that match the original,
+    /// unless a loss says otherwise; and equal input gives equal bytes.
     #[test]
     fn arguments_that_fit_come_back_as_arguments_that_fit(
         root in any_schema(),

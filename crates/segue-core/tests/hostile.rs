@@ -1,5 +1,5 @@
-//! No text ends the process: every document of the corpus with signs where nobody expects them is read or
-//! refused, by everything that reads texts.
+//! No text ends the process: every reader accepts or rejects every document of the corpus with
+//! unexpected characters in it.
 
 #![allow(
     clippy::unwrap_used,
@@ -16,13 +16,13 @@ use segue_core::source::Source;
 use segue_core::testing::read_tests;
 use support::{cases, catalog, composition_of};
 
-/// What stands for a class of signs: of two, three and four bytes, spaces that are none, marks that
-/// combine, quotes and dashes that writing programs put in, and what ends a text early.
+/// One character of each class: of two, three and four bytes, unusual spaces, combining marks,
+/// typographic quotes and dashes, and terminators.
 const SIGNS: &[&str] = &[
     "\u{a0}", "–", "’", "€", "🦀", "\u{2028}", "\u{feff}", "\u{301}", "\0", "{{", "}}", "\"", "\\",
 ];
 
-/// Where a sign is put: a part of all places, another one for each document.
+/// The distance between inserted characters; each document starts at another offset.
 const STRIDE: usize = 37;
 
 #[test]

@@ -79,7 +79,7 @@ fn any_options() -> impl Strategy<Value = Options> {
     )
 }
 
-/// What facts are made of.
+/// The parts of facts.
 #[derive(Clone, Debug)]
 struct Parts {
     node: NodeId,
@@ -115,7 +115,7 @@ fn any_parts() -> impl Strategy<Value = Parts> {
         })
 }
 
-/// One fact of every kind. `kind_of` says when one is missing.
+/// One fact of every kind. `kind_of` fails if one is missing.
 fn every_fact(parts: Parts) -> Vec<Fact> {
     let Parts { node, value, text, failure, options, number, flag, optional } = parts;
     let narrow = u32::try_from(number % 7).unwrap();
@@ -247,7 +247,7 @@ fn again(entry: &Entry) -> (String, Entry) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// D5, J3: what is written of a fact says everything of it.
+    /// D5, J3: the stored form of a fact is complete.
     #[test]
     fn every_fact_reads_back_as_it_was(parts in any_parts(), at_ms in any::<u64>()) {
         for (at, fact) in every_fact(parts).into_iter().enumerate() {
@@ -260,7 +260,7 @@ proptest! {
     }
 }
 
-/// The form itself. A change here is a change of what old journals must be read with.
+/// The stored form. A change here changes how old journals are read.
 #[test]
 fn an_entry_is_written_so() {
     let node = NodeId { frame: 0, position: 3 };
@@ -277,7 +277,7 @@ fn an_entry_is_written_so() {
     );
 }
 
-/// A composition that was made at run time is compiled again from what was written of it.
+/// An expanded composition is compiled again from its stored bundle.
 #[test]
 fn a_plan_in_an_entry_means_the_same_again() {
     let text = "name: made\nsteps: [ { id: say, tool: echo, parameters: { n: 1 } } ]";

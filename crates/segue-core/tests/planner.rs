@@ -1,4 +1,4 @@
-//! Planning as a function: whoever asks, however often, from wherever, gets the same answer.
+//! Planning is a pure function: the same input gives the same plan, on any thread and at any time.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -36,8 +36,8 @@ fn planned(text: &str) -> (Vec<String>, Option<Arc<Plan>>) {
     (findings.collect(), made.map(Arc::new))
 }
 
-/// S2-39, S2-48, S2-49, S2-50, S2-56: guards are looked at by many threads at once, and say the
-/// same of the same skill every time; nothing is left behind that another skill would notice.
+/// S2-39, S2-48, S2-49, S2-50, S2-56: many threads check guards at once and get the same findings
+/// for the same skill every time; no state leaks to another skill.
 #[test]
 fn guards_say_the_same_of_the_same_skill() {
     let refused = SKILL.replace("max_steps: 3", "max_steps: 2").replace(", 'builtin:sleep'", "");
@@ -84,7 +84,7 @@ fn a_plan_is_read_by_many_runs_and_never_changes() {
     assert_eq!((plan.hash().clone(), format!("{:?}", plan.steps)), before);
 }
 
-/// S2-61: one at a time whatever is asked for, and no words for recovery.
+/// S2-61: a skill runs one step at a time, whatever its options, and has no error handling.
 #[test]
 fn a_skill_is_sequential_and_does_not_recover() {
     let (_, plan) = planned(SKILL);

@@ -1,8 +1,8 @@
-//! Whether the simulator would notice: bugs that are planted into a copy of the machine, each of
-//! which must turn the check of its promise red.
+//! Mutation tests of the simulator: bugs planted into a copy of the machine must each break the
+//! check of one promise.
 //!
-//! `planted.yaml` lists the bugs. The usual test run checks that the list still fits the sources;
-//! `just planted` plants them one after the other.
+//! `planted.yaml` lists the bugs. The usual test run checks that their texts still occur in the
+//! sources; `just planted` plants them one after the other.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -118,7 +118,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Runs the simulator in a folder: whether it found what was wanted, and everything that it said.
+/// Runs the simulator in a folder: returns whether it found the expected failure, and its output.
 fn simulate(folder: &Path, wanted: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--offline", "--quiet", "--package", "segue-core", "--test", "sim"])

@@ -1,4 +1,4 @@
-//! The results that chains, skills and plans have of their own, for runs of the corpus.
+//! The results of chains, skills and plans in their own formats, for runs of the corpus.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -89,7 +89,7 @@ fn attempts_are_history_and_one_step() {
     assert_eq!(at(data, "final_state.step_1_retry_count"), &Value::from(2));
 }
 
-/// Calls that take a step back are no attempts of the step.
+/// Rollback calls are no attempts of the step.
 #[test]
 fn attempts_do_the_work_of_a_step() {
     let (view, ..) = run_of("rollback-retries-the-undo");

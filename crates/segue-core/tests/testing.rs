@@ -1,4 +1,4 @@
-//! Tests of compositions: what a test file says, what is played, and what is found missing.
+//! Tests of compositions: test files, their runs, and unmet expectations.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -17,7 +17,7 @@ use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 
-/// Books, pays, and takes the booking back when the payment fails.
+/// Books, pays, and rolls the booking back when the payment fails.
 const TRIP: &str = "
 name: trip
 input: { type: object, required: [to], properties: { to: { type: string } } }
@@ -40,7 +40,7 @@ fn schema(text: &str) -> Arc<Schema> {
     Arc::new(Schema::new(serde_json::from_str(text).unwrap()))
 }
 
-/// What is known beside the tests: `book`, with schemas.
+/// The known tools: `book`, with schemas.
 fn known() -> Catalog {
     let input = schema(
         r#"{"type":"object","required":["to"],"additionalProperties":false,
@@ -56,13 +56,13 @@ fn known() -> Catalog {
     Catalog::new([Arc::new(book)])
 }
 
-/// How a test ended: what is wrong with its file, or the run and what is not as expected.
+/// The outcome of a test: findings about its file, or the run and its unmet expectations.
 enum Outcome {
     Wrong(Vec<Diagnostic>),
     Ran(Box<TestRunResult>, Vec<String>),
 }
 
-/// Plays the first test of a file.
+/// Runs the first test of a file.
 fn outcome(composition: &str, tests: &str) -> Outcome {
     let limits = Arc::new(Limits::default());
     let source = Source::new("trip.test.yaml", tests);
@@ -86,7 +86,7 @@ fn outcome(composition: &str, tests: &str) -> Outcome {
     Outcome::Ran(Box::new(played), misses)
 }
 
-/// What is not as a test of the trip expects.
+/// The unmet expectations of a test of the trip.
 #[track_caller]
 fn misses(test: &str) -> Vec<String> {
     match outcome(TRIP, &format!("tests:\n  - name: t\n    input: {{ to: Oslo }}\n{test}")) {
@@ -95,7 +95,7 @@ fn misses(test: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with a file.
+/// The findings about a file.
 #[track_caller]
 fn findings(tests: &str) -> Vec<String> {
     match outcome(TRIP, tests) {
@@ -126,7 +126,7 @@ fn what_is_as_expected_passes() {
       not_called: [cancel]
 ";
     assert_eq!(misses(&format!("{ANSWERS}{expect}")), Vec::<String>::new());
-    // Without a word, success is expected.
+    // Without `expect`, success is expected.
     assert_eq!(misses(ANSWERS), Vec::<String>::new());
 }
 
@@ -175,11 +175,11 @@ fn a_call_that_nobody_answers_and_an_answer_that_nobody_asks_for_fail_a_strict_t
     assert!(found[0].contains("all answers of `pay` are used"), "{found:?}");
     let unused = format!("{ANSWERS}      cancel: {{ returns: {{}} }}\n");
     assert_eq!(misses(&unused), ["7: missing call: an answer of `cancel` was never used"]);
-    // One that is not strict takes what comes.
+    // Without `strict`, extra calls are accepted.
     assert_eq!(misses(&format!("{unused}    strict: false\n")), Vec::<String>::new());
 }
 
-/// Rests of minutes and answers that take hours cost nothing: the whole file would time out else.
+/// Delays of minutes and answers after hours cost no time: otherwise the test would time out.
 #[test]
 fn time_is_only_counted() {
     let test = "    tools:
@@ -220,7 +220,7 @@ fn a_slow_answer_runs_into_the_time_limit_and_what_was_done_is_taken_back() {
 
 #[test]
 fn people_answer_as_the_test_says() {
-    // `pay` is a tool of which nothing is known, so it asks.
+    // The effect of `pay` is unknown, so it asks.
     let denied = format!(
         "{}      cancel: {{ returns: null }}\n    confirm: {{ pay: no }}\n    \
          expect: {{ status: rolled_back, not_called: [pay] }}\n",

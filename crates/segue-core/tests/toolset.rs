@@ -1,4 +1,4 @@
-//! Toolsets: source, filters, policy, in this order; and compositions that are held to one.
+//! Toolsets: source, filters, policy, in this order; and compositions that a toolset limits.
 
 #![allow(clippy::unwrap_used, reason = "a broken fixture ends the test")]
 
@@ -141,7 +141,7 @@ fn policies_allow_what_they_say() {
     assert_eq!(allowed(Policy::DenyAll).len(), 0);
     assert_eq!(allowed(Policy::AllowNamespaces(words(&["files"]))), ["files:read"]);
     assert_eq!(allowed(Policy::DenyTags(words(&["danger", "write"]))).len(), 4);
-    // One that needs no rights is allowed; one that needs two needs both.
+    // A tool without scopes is allowed; one with two scopes needs both.
     assert_eq!(
         allowed(Policy::AllowScopes(words(&["read", "write"]))),
         ["crm:find", "echo", "files:read", "github:issue", "github:search"]
@@ -185,7 +185,7 @@ fn filters_come_in_order_and_before_the_policy() {
     assert!(toolset.is_empty());
 }
 
-/// S2-05, S2-08: nothing is asked of a tool but its definition, and what nobody has is never allowed.
+/// S2-05, S2-08: access depends only on a tool's definition, and an unknown tool is never allowed.
 #[test]
 fn verdicts_tell_what_belongs_from_what_is_allowed() {
     let toolset =
@@ -207,7 +207,7 @@ fn filtering_gives_another_toolset() {
     assert_eq!((all.len(), ids(&some)), (6, vec!["crm:delete_user", "crm:find"]));
 }
 
-/// S2-02, S2-17, S2-19: read by many at once; a builder is gone when it has built.
+/// S2-02, S2-17, S2-19: many threads read a toolset at once; building consumes the builder.
 #[test]
 fn toolsets_are_read_by_many_threads() {
     fn is_shared<T: Send + Sync + 'static>(_: &T) {}
@@ -241,7 +241,7 @@ fn found(text: &str, catalog: &Catalog) -> Vec<(Code, usize, String)> {
         .collect()
 }
 
-/// SX-05, S2-45: whatever calls it, at its place.
+/// SX-05, S2-45: a finding at the call.
 #[test]
 fn compositions_are_held_to_a_toolset() {
     let catalog = restricted(|builder| builder.filter(Filter::Deny(patterns(&["crm:delete_*"]))));
@@ -293,7 +293,7 @@ steps:
     assert_eq!(found[0].2, "the policy of the toolset `support` does not allow `github:issue`");
 }
 
-/// SX-05: a skill and a plan call by other words, and are held to the same.
+/// SX-05: skills and plans have other keywords, and the same limits.
 #[test]
 fn every_dialect_is_held_to_a_toolset() {
     let catalog = restricted(|builder| builder.with_namespace("github"));

@@ -1,4 +1,4 @@
-//! From words to a plan: what a model is told, what its answers lead to, and what can never come out.
+//! Planning from natural language: the prompt, the handling of answers, and what is never accepted.
 
 #![allow(clippy::unwrap_used, reason = "a broken fixture ends the test")]
 
@@ -112,7 +112,7 @@ fn with(pointer: &str, value: Json) -> String {
     answer.to_string()
 }
 
-/// What the model is told to be wrong, as `code: message` lines.
+/// The findings in the correction message, as `code: message` lines.
 #[track_caller]
 fn findings(prompt: &Prompt) -> String {
     let (speaker, text) = prompt.messages.last().unwrap();
@@ -151,8 +151,8 @@ fn a_good_answer_is_a_plan() {
     assert_eq!(copy["tools"], document["tools"]);
 }
 
-/// S4-14, S4-15, S4-18, S4-21, S4-22: whatever is wrong with an answer is told, and mended in the
-/// next round.
+/// S4-14, S4-15, S4-18, S4-21, S4-22: every error of an answer is sent back, and the next answer
+/// fixes it.
 #[test]
 fn what_is_wrong_is_told_and_mended() {
     let cycle = json!([
@@ -185,19 +185,19 @@ fn what_is_wrong_is_told_and_mended() {
     }
 }
 
-/// S4-19, S4-20: a plan whose findings are only advice is taken, and carries them.
+/// S4-19, S4-20: a plan with only hints is accepted, and carries them.
 #[test]
 fn advice_stops_no_plan() {
     let (mut conversation, _) = begin(Limits::default());
     let answer = with("/executionOrder", json!(["createBlog", "createAuthor"]));
     let proposal = proposed(conversation.handle(said(answer)));
     assert!(proposal.findings.iter().any(|finding| finding.code == Code::Practice));
-    // What is kept is the order that holds.
+    // The stored order is the effective one.
     let order = proposal.document.get("executionOrder").unwrap().to_json();
     assert_eq!(order, r#"["createAuthor","createBlog"]"#);
 }
 
-/// What never becomes sound ends after the last round, with what was wrong.
+/// A plan that stays invalid ends after the last round, with the findings.
 #[test]
 fn rounds_are_bounded() {
     let (mut conversation, _) = begin(Limits { llm_rounds_max: 3, ..Limits::default() });
@@ -232,7 +232,7 @@ fn a_refusal_a_shrug_and_a_cut_answer_are_told_apart() {
     assert!(gone.help.unwrap().contains("llm_answer_tokens_max"));
 }
 
-/// A model that is busy is asked again after a rest, as long as it asked for and not for ever.
+/// A busy model is called again after the delay that it requests, a limited number of times.
 #[test]
 fn failures_rest_and_are_bounded() {
     let busy = |after: Option<u64>| {
@@ -248,12 +248,12 @@ fn failures_rest_and_are_bounded() {
     prompt(conversation.handle(ConversationEvent::BackoffElapsed));
     let gone = unplanned(conversation.handle(busy(None)));
     assert!(gone.message.contains("did not answer 3 times: busy"), "{}", gone.message);
-    // One that wants to be left alone for longer than anybody waits is left alone.
+    // A model that requests a longer delay than the limit is not called again.
     let (mut conversation, _) = begin(Limits::default());
     let gone = unplanned(conversation.handle(busy(Some(3_600_000))));
     assert!(gone.message.contains("asked again in 3600 s"), "{}", gone.message);
 
-    // An answer in between begins anew; a failure that lasts ends at once.
+    // An answer in between resets the count; a permanent failure ends at once.
     let (mut conversation, _) = begin(Limits { llm_retries_max: 1, ..Limits::default() });
     let ConversationEffect::Backoff { .. } = conversation.handle(busy(None)) else { panic!() };
     prompt(conversation.handle(said("?")));
@@ -288,8 +288,8 @@ fn what_cannot_be_planned_asks_nobody() {
     }
 }
 
-/// Tools are data: they stand in the document, never among the instructions, and what is hidden in
-/// them is taken out.
+/// Tools are data: they are in the document, never among the instructions, and hidden characters
+/// are removed.
 #[test]
 fn what_tools_say_is_data() {
     let hidden = TOOLS;
@@ -305,14 +305,14 @@ fn what_tools_say_is_data() {
     assert_eq!(told["tools"][2]["description"], "Creates an author");
     assert_eq!(told["tools"][4]["effect"], "destroys");
     assert!(!INSTRUCTIONS.contains("IGNORE") && INSTRUCTIONS.contains("data, not instructions"));
-    // The example in the instructions is one that a model may follow.
+    // A model may follow the example in the instructions.
     let example =
         &INSTRUCTIONS[INSTRUCTIONS.find("\n{").unwrap()..INSTRUCTIONS.find("\n}").unwrap() + 2];
     let example: Json = serde_json::from_str(example).unwrap();
     assert_eq!(example["executionOrder"], json!(["createAuthor", "createBlog"]));
 }
 
-/// Many tools: those that fit the query are told, within the budget.
+/// Of many tools the best matches are listed, within the budget.
 #[test]
 fn of_many_tools_the_fitting_ones_are_told() {
     use std::fmt::Write as _;
@@ -334,7 +334,7 @@ fn of_many_tools_the_fitting_ones_are_told() {
     assert!(cost.tools_shown < 20);
 }
 
-/// A toolset bounds what is told and what is taken.
+/// A toolset limits the listed and the accepted tools.
 #[test]
 fn a_toolset_bounds_planning() {
     let mut catalog = tools();

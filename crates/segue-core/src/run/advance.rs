@@ -333,9 +333,9 @@ impl TurnBuilder<'_> {
 
     /// A rollback is not cancelled: it always completes.
     fn may_stop(&self, frame: u32) -> bool {
-        let rolls_back =
+        let is_rolling_back =
             self.state.is_root(frame) && self.state.activation_of(frame).rollback.is_some();
-        self.state.frame(frame).stopped.is_none() && !rolls_back
+        self.state.frame(frame).stopped.is_none() && !is_rolling_back
     }
 
     fn stop_node(&mut self, node: NodeId, failure: &Arc<Failure>) {

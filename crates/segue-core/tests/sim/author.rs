@@ -1,4 +1,4 @@
-//! Thinks up random compositions of every kind of step.
+//! Generates random compositions of every kind of step.
 
 use crate::dice::Dice;
 use crate::draft::{Draft, Kind, Piece, Sketch};
@@ -6,7 +6,7 @@ use crate::draft::{Draft, Kind, Piece, Sketch};
 /// What an author aims at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Taste {
-    /// Everything that the language has, also what goes wrong by itself.
+    /// All features of the language, including steps that fail by themselves.
     Wild,
     /// Only what succeeds when its tools do: no conditions that fail steps, no short timeouts.
     Sound,

@@ -24,8 +24,8 @@ use crate::world::{EPOCH_MS, Fate, Reply, Surroundings};
 /// Compositions whose crash points must be enumerated at least.
 const CASES_MIN: usize = 60;
 
-/// The world of a case. What it said once about a call it says again, so that a call that was lost
-/// and is made again has the same answer.
+/// The world of a case. It gives the same answer to the same call, also when a lost call is
+/// repeated.
 struct Written {
     world: RefCell<World>,
     catalog: Catalog,
@@ -126,8 +126,8 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without guards and sensitive values, without
-    /// compositions that take steps back, and without atomic ones inside.
+    /// Whether the model covers it: a graph without guards and sensitive values, without
+    /// compositions that roll steps back, and without atomic ones inside.
     fn is_modelled(&self) -> bool {
         let composition = &self.plan.composition;
         let input = composition.input.as_ref();
@@ -196,8 +196,8 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
                 Fact::Failed { failure, .. } => failure.in_doubt,
                 _ => false,
             });
-            // An undo that was lost is made again, and the world may answer otherwise; or it is
-            // named as one that nobody knows of.
+            // A lost rollback is repeated, and the world may answer differently; or it is reported
+            // as in doubt.
             let undo_lost = story.turns.windows(2).any(|turns| {
                 matches!(turns[1].word, Word::Resumed)
                     && story.journal[turns[1].entries.clone()].iter().any(|entry| {

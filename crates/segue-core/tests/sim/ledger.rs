@@ -1,13 +1,13 @@
-//! What the world really has: each effect of a call that writes, when it lands, and what took it
-//! away. The world keeps it, outside the machine, and it is compared at the end with what the run
-//! says. An effect may land long after its call was given up, and without any answer.
+//! The effects in the world: for each call that writes, when its effect lands and what removed it.
+//! The world keeps this ledger, outside the machine; at the end it is compared with the run's
+//! report. An effect may land long after its call was abandoned, and without any answer.
 
 use segue_core::run::{Answer, Call, CallId, Entry, Fact, NodeId, Purpose};
 
 use crate::story::{Story, Word};
 use crate::trace::Trace;
 
-/// One effect: of the step's own work, or of taking it back.
+/// One effect: of the step's own work, or of its rollback.
 #[derive(Clone, Debug)]
 pub(crate) struct Landing {
     pub(crate) call: CallId,
@@ -58,8 +58,7 @@ impl Ledger {
         }
     }
 
-    /// How long until the work of a step is done, if it ever is: what somebody finds out who looks
-    /// closely, and waits until it can be seen.
+    /// How long until the work of a step is done, if ever: what a careful observer finds out.
     pub(crate) fn done_in(&self, node: NodeId, now: u64) -> Option<u64> {
         self.of(node).map(|landing| landing.at.saturating_sub(now)).min()
     }
@@ -94,7 +93,7 @@ impl<'a> Account<'a> {
         !undos.any(|undo| undo.at >= landed && self.covers(undo.call.node, node))
     }
 
-    /// Whether taking one step back takes the work of another away: its own, or what is inside.
+    /// Whether rolling one step back removes the work of another: its own, or a step inside.
     fn covers(&self, undone: NodeId, node: NodeId) -> bool {
         let inside = |frame: &u32| self.trace.is_inside(node.frame, *frame);
         undone == node || self.trace.children(undone).last().is_some_and(inside)

@@ -21,7 +21,7 @@ use crate::world::World;
 const UNDER_WAY: &str = "asking granted calling waking giving_up probing doubtful sleeping \
                          expanding paused open";
 
-/// States of a step that left something behind; `+` marks a failure or an end that did.
+/// States of a step with side effects; `+` marks a failure or an end with some.
 const UNDOABLE: &str = "done failed+ tolerated+ cancelled+ undoing undo_resting undo_failed";
 
 /// A fact, the states in which it is legal, and the state that follows; `=` is the same.
@@ -140,7 +140,7 @@ fn name(fact: &Fact) -> Option<&'static str> {
 #[derive(Default)]
 struct Standing {
     states: BTreeMap<NodeId, String>,
-    /// What each composition has still to take back, the next one last, and what it is at.
+    /// The remaining rollback of each composition, the next step last, and the current one.
     back: Vec<(Vec<NodeId>, Option<NodeId>)>,
 }
 
@@ -184,7 +184,7 @@ impl Standing {
         }
     }
 
-    /// The composition that takes a step back now, if one does.
+    /// The composition that is rolling a step back now, if any.
     fn back_of(&mut self, node: NodeId) -> Option<&mut (Vec<NodeId>, Option<NodeId>)> {
         self.back.iter_mut().find(|(left, at)| left.last() == Some(&node) || *at == Some(node))
     }

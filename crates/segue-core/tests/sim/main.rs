@@ -128,7 +128,7 @@ impl Tally {
 #[test]
 fn the_machine_keeps_its_promises_in_every_world() {
     let (first, seeds) = (number("SEGUE_SIM_FIRST", 0), number("SEGUE_SIM_SEEDS", 1_500));
-    // A planted bug has only to be found.
+    // For a planted bug, one failure is enough.
     let wanted = std::env::var("SEGUE_SIM_WANTED").ok();
     let found = AtomicBool::new(false);
     let tally: Mutex<Tally> = Mutex::default();

@@ -1,5 +1,4 @@
-//! Drives a run through a world in time that is only counted, and keeps everything that was said on
-//! either side.
+//! Drives a run through a world in simulated time, and records all events and answers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
@@ -21,21 +20,21 @@ use crate::world::{Fate, Surroundings, World};
 /// Turns after which a run that has not ended is taken for one that never ends.
 const TURNS_MAX: usize = 20_000;
 
-/// What is told to a run; can be told again.
+/// An event for a run; can be sent again.
 #[derive(Clone, Debug)]
 pub(crate) enum Word {
     Start(Box<Started>),
     Answered(CallId, Answer),
-    /// A call can be found again.
+    /// A call has a resume handle.
     Followed(CallId, Value),
     /// A question was answered, and what came with it.
     Decided(NodeId, bool, Value, u64),
     Expanded(NodeId, Result<Arc<Plan>, Failure>),
     Fired(TimerId),
     Cancel,
-    /// The engine stopped, and another one goes on with what is written down.
+    /// The engine stopped, and another one continues from the journal.
     Resumed,
-    /// The same, by somebody who wants the run to end.
+    /// The same, with a request to end the run.
     ResumedToEnd,
 }
 
@@ -65,7 +64,7 @@ impl Word {
         matches!(self, Word::Resumed | Word::ResumedToEnd)
     }
 
-    /// Whether somebody wants the run to end.
+    /// Whether it requests the end of the run.
     pub(crate) fn cancels(&self) -> bool {
         matches!(self, Word::Cancel | Word::ResumedToEnd)
     }
@@ -73,9 +72,9 @@ impl Word {
 
 /// One turn: what was told, and what came of it.
 pub(crate) struct Told {
-    /// Time that only counts.
+    /// Simulated time.
     pub(crate) now: u64,
-    /// Time on the wall.
+    /// Wall-clock time.
     pub(crate) wall: u64,
     pub(crate) entropy: u64,
     pub(crate) word: Word,
@@ -95,9 +94,9 @@ pub(crate) struct Story {
     pub(crate) view: RunView,
     /// The view at the turn that ended the run, when it ended.
     pub(crate) end: Option<RunView>,
-    /// Whether it waits for a person who never answers.
+    /// Whether it waits for an answer that never comes.
     pub(crate) waits: bool,
-    /// What the world really has.
+    /// The effects in the world.
     pub(crate) ledger: Ledger,
 }
 
@@ -154,7 +153,7 @@ pub(crate) struct Stage<'a> {
     order: u64,
     /// Answers that are on their way, by call.
     answers: BTreeMap<CallId, Vec<u64>>,
-    /// What becomes of the calls that were made.
+    /// The fates of the calls that were made.
     fates: BTreeMap<CallId, Fate>,
     /// How often each step asked.
     asked: BTreeMap<NodeId, u32>,
@@ -256,7 +255,7 @@ impl<'a> Stage<'a> {
         true
     }
 
-    /// The engine stops: what was under way is gone, what is written down is read again.
+    /// The engine stops: running calls are lost, and the journal is read again.
     fn crash(&mut self, now: u64) {
         let words = std::mem::take(&mut self.words);
         let journal = &self.story.journal;
@@ -264,8 +263,7 @@ impl<'a> Stage<'a> {
             .expect("what a run has written can be read");
         let turn = self.story.turns.len();
         let back = now + self.world.pause(turn);
-        // People do not go away with the engine; what they want is heard when there is one again,
-        // or brings it there.
+        // Requests of people survive a crash: the next engine handles them.
         let wanted = words.into_values().filter(|(_, word)| matches!(word, Word::Cancel));
         let mut wanted: Vec<u64> = wanted.map(|(at, _)| at).collect();
         let is_due = wanted.first().is_some_and(|at| *at <= back);
@@ -307,7 +305,7 @@ impl<'a> Stage<'a> {
         *asked += 1;
         let done_in = self.story.ledger.done_in(node, now);
         let Some(reply) = self.world.reply(question, *asked, done_in) else { return };
-        // Replies to what the step asked before have no place any more.
+        // Answers to earlier questions of the step are obsolete.
         self.words.retain(|_, (_, word)| !matches!(word, Word::Decided(at, ..) if *at == node));
         if let Some(after) = reply.contradicted {
             let word = Word::Decided(node, !reply.granted, reply.data.clone(), seq);
@@ -344,8 +342,8 @@ impl<'a> Stage<'a> {
         self.fates.insert(call.id, fate);
     }
 
-    /// A call that may write is asked to settle: what had not left does not leave, some fall silent,
-    /// and the others go on to their answer.
+    /// A call that may write is asked to settle: an unsent one is not sent, some fall silent, and
+    /// the others continue to their answer.
     fn settle(&mut self, now: u64, call: CallId) {
         let Some(fate) = self.fates.get_mut(&call) else { return };
         let is_unsent = fate.ends == Some(0) && !self.story.ledger.has_landed(call, now);
@@ -363,7 +361,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A call is given up: most end soon, some answer first, and some had not left yet.
+    /// A call is aborted: most end soon, some answer first, and some were not sent yet.
     fn end(&mut self, now: u64, call: CallId) {
         let Some(Fate { ends: Some(after), is_stopped, .. }) = self.fates.get(&call).cloned()
         else {
@@ -392,7 +390,7 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// J3, all of it: what a journal that was cut here says is what the run was, and goes on as it did.
+/// J3, completely: a journal that is cut here restores the run, which continues as it did.
 pub(crate) fn replayed(story: &Story, turns: usize) -> (Run, Option<Turn>) {
     let mut run = read_back(story, turns);
     let next = story.turns.get(turns);
@@ -400,7 +398,7 @@ pub(crate) fn replayed(story: &Story, turns: usize) -> (Run, Option<Turn>) {
     (run, turn)
 }
 
-/// The run that is written down up to a turn.
+/// The run restored from the journal up to a turn.
 pub(crate) fn read_back(story: &Story, turns: usize) -> Run {
     let end = story.turns[..turns].last().map_or(0, |turn| turn.entries.end);
     Run::replay(story.plan.clone(), Arc::new(Limits::default()), &story.journal[..end])

@@ -1,4 +1,4 @@
-//! What the tests of the core share: the corpus and the tools that it is written against.
+//! Shared by the tests of the core: the corpus and its tools.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(
     clippy::unwrap_used,

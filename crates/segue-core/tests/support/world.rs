@@ -1,4 +1,4 @@
-//! A world for the machine: tools that answer as `world.yaml` says, in time that is only counted.
+//! A world for the machine: tools that answer as `world.yaml` says, in simulated time.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::fmt::Write as _;
@@ -20,16 +20,16 @@ use segue_core::types::Type;
 use segue_core::value::{Map, Value};
 use segue_core::view::RunView;
 
-/// Milliseconds that a call takes when nobody says otherwise.
+/// Default latency of a call, in milliseconds.
 const LATENCY_DEFAULT: u64 = 10;
 
 /// The tools and people around a run.
 pub trait Around {
-    /// What the run is started with.
+    /// The parameters of the run.
     fn started(&self) -> Started;
-    /// When somebody cancels, if anybody does.
+    /// When the run is cancelled, if at all.
     fn cancel_at(&self) -> Option<u64>;
-    /// When somebody wants everything to be taken back, if anybody does.
+    /// When a rollback is requested, if at all.
     fn roll_back_at(&self) -> Option<u64> {
         None
     }
@@ -37,7 +37,7 @@ pub trait Around {
     fn crashes_after(&self, _turn: usize) -> bool {
         false
     }
-    /// How long the check of a composition takes that was made at run time.
+    /// How long the compilation of an expanded composition takes.
     fn check_ms(&self) -> u64 {
         0
     }
@@ -45,11 +45,11 @@ pub trait Around {
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer;
-    /// What finds a call again, if whoever is called says so at once.
+    /// The resume handle of a call, if the tool returns one at once.
     fn handle(&self, _call: &Call) -> Option<Value> {
         None
     }
-    /// What somebody answers to a question, and what comes with it; nothing when nobody does.
+    /// The answer to a question, with its data; `None` if there is none.
     fn decide(&mut self, question: &Question) -> Option<(bool, Value)>;
 }
 
@@ -58,7 +58,7 @@ pub struct World {
     spec: Node,
     /// How often each step was answered.
     answered: BTreeMap<Arc<str>, usize>,
-    /// Doubts that somebody has had a word on; there is no second one.
+    /// Doubts that have an answer; there is no second one.
     cleared: BTreeSet<Arc<str>>,
 }
 
@@ -127,7 +127,7 @@ impl Around for World {
                 timeout_ms: number("timeout_ms"),
                 max_concurrency: number("max_concurrency").map(|n| u32::try_from(n).unwrap()),
                 strategy: options.get("strategy").and_then(Value::as_str).and_then(Strategy::parse),
-                // Whoever does not say who decides has consented.
+                // Without `decide`, everything is approved in advance.
                 approved: self.spec.get("decide").is_none()
                     || options.get("approved").and_then(Value::as_bool) == Some(true),
                 consented: false,
@@ -182,8 +182,8 @@ impl Around for World {
         latency.and_then(|node| node.to_value().as_u64()).unwrap_or(LATENCY_DEFAULT)
     }
 
-    /// The next answer of a step: what the world says, the last one again and again; else a value
-    /// that fits the tool's schema. A step that a chain comes back to goes on with its answers.
+    /// The next answer of a step: what the world says, repeating the last one; else a value that
+    /// matches the tool's schema. A step that a chain visits again continues with its answers.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer {
         let path = match call.step.rsplit_once('#') {
             Some((path, _)) => path,
@@ -225,7 +225,8 @@ fn said_answer(said: &Node) -> Answer {
     }
 }
 
-/// An answer that fits: echoes what has no schema, else the least value of the schema's type.
+/// A valid answer: echoes the arguments without a schema, else the least value of the schema's
+/// type.
 pub fn stand_in(call: &Call, catalog: &Catalog) -> Value {
     let spec = catalog.get(&call.tool).unwrap();
     match &spec.output {
@@ -295,9 +296,9 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                         EventKind::Answered { call: call.id, answer },
                     );
                 }
-                // Its answer comes in its own time.
+                // Its answer arrives at its own time.
                 Effect::Settle(_) => {}
-                // A call that is asked to end does so at once.
+                // An aborted call ends at once.
                 Effect::Abort(call) => {
                     push(
                         &mut pending,
@@ -322,16 +323,16 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                 }
             }
         }
-        // As it is written: without what is sensitive.
+        // As stored: without sensitive values.
         journal.extend(run.redacted(&turn.record).into_owned());
         if world.crashes_after(turns) {
-            // Whatever was under way is gone; another engine reads the journal a second later.
+            // Running calls are lost; another engine reads the journal a second later.
             pending.clear();
             run = Run::replay(planned.clone(), limits.clone(), &journal).unwrap();
             push(&mut pending, at_ms + 1_000, EventKind::Resumed);
         }
     }
-    // J3: what is written down tells the same story again.
+    // J3: the journal replays to the same run.
     let again = Run::replay(planned.clone(), limits, &journal).unwrap();
     assert_eq!(
         serde_json::to_string(&again.view()).unwrap(),
@@ -342,7 +343,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
     Outcome { view: run.view(), journal, text }
 }
 
-/// Compiles what was made at run time.
+/// Compiles an expanded composition.
 pub fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Arc<Plan>, Failure> {
     let source = Source::new("expanded.json", document.to_string());
     let compiled = compile(&source, catalog, limits);
@@ -386,7 +387,7 @@ fn fact(run: &Run, fact: &Fact) -> String {
     match fact {
         Fact::Started(started) => format!("started with {}", started.input),
         Fact::ConsentAsked => "the run asks once".to_owned(),
-        Fact::Consented { by } => format!("the run is allowed by {by}"),
+        Fact::Consented { by } => format!("the run is approved by {by}"),
         Fact::Opened { node, item, .. } => match item {
             Some(item) => format!("{} opens item {} = {}", path(node), item.index, item.value),
             None => format!("{} opens a body", path(node)),
@@ -402,12 +403,12 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} fallback {candidate} called with {args}", path(node))
         }
         Fact::BackedOff { node, failure, until_ms } => {
-            format!("{} rests until {}: {}", path(node), until_ms - 1, failure.message)
+            format!("{} backs off until {}: {}", path(node), until_ms - 1, failure.message)
         }
         Fact::Woke { node } => format!("{} wakes", path(node)),
         Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
         Fact::Reused { node, output, .. } => format!("{} is reused as {output}", path(node)),
-        Fact::Visited { frame, position } => format!("body {frame} goes on with step {position}"),
+        Fact::Visited { frame, position } => format!("body {frame} continues with step {position}"),
         Fact::Expanding { node, document } => format!("{} has {document} checked", path(node)),
         Fact::Expanded { node, plan, input } => {
             format!("{} becomes `{}` with {input}", path(node), plan.composition.name)
@@ -422,14 +423,14 @@ fn fact(run: &Run, fact: &Fact) -> String {
             let what = if *done { "was done" } else { "was not done" };
             format!("{} {what}, says {by}", path(node))
         }
-        Fact::Lost { node } => format!("{} was lost and is made again", path(node)),
-        Fact::HandleReceived { node, handle } => format!("{} can be found by {handle}", path(node)),
-        Fact::ResumeSent { node } => format!("{} is looked for", path(node)),
+        Fact::Lost { node } => format!("{} was lost and is called again", path(node)),
+        Fact::HandleReceived { node, handle } => format!("{} has the handle {handle}", path(node)),
+        Fact::ResumeSent { node } => format!("{} is resumed by its handle", path(node)),
         Fact::Paused { node, until_ms } => format!("{} pauses until {}", path(node), until_ms - 1),
         Fact::Refused { node: None, by } => format!("{by} refuses the run"),
         Fact::Refused { node: Some(node), by } => format!("{} is refused by {by}", path(node)),
         Fact::CancelAsked { by } => format!("{by} cancels the run"),
-        Fact::RollbackAsked { by } => format!("{by} wants it to be taken back"),
+        Fact::RollbackAsked { by } => format!("{by} requests a rollback"),
         Fact::Slept { node, until_ms } => format!("{} waits until {}", path(node), until_ms - 1),
         Fact::Succeeded { node, output, given } => {
             let given = given.as_ref().map_or_else(String::new, |given| {
@@ -452,21 +453,23 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })
         }
         Fact::RollbackStarted { frame: 0, failure, .. } => {
-            format!("goes back: {}", failure.message)
+            format!("rolls back: {}", failure.message)
         }
         Fact::RollbackStarted { frame, failure, .. } => {
-            format!("body {frame} goes back: {}", failure.message)
+            format!("body {frame} rolls back: {}", failure.message)
         }
-        Fact::RollbackCalled { node, args } => format!("{} undo called with {args}", path(node)),
+        Fact::RollbackCalled { node, args } => {
+            format!("{} rollback called with {args}", path(node))
+        }
         Fact::RollbackEntered { node, input } => {
-            format!("{} undo enters its composition with {input}", path(node))
+            format!("{} rollback enters its composition with {input}", path(node))
         }
         Fact::RollbackBackedOff { node, failure, until_ms } => {
-            format!("{} undo rests until {}: {}", path(node), until_ms - 1, failure.message)
+            format!("{} rollback backs off until {}: {}", path(node), until_ms - 1, failure.message)
         }
-        Fact::RolledBack { node } => format!("{} undone", path(node)),
+        Fact::RolledBack { node } => format!("{} rolled back", path(node)),
         Fact::RollbackFailed { node, failure } => {
-            format!("{} not undone: {}", path(node), failure.message)
+            format!("{} not rolled back: {}", path(node), failure.message)
         }
         Fact::ReferencesKept { node, references } => {
             format!("{} keeps {}", path(node), references.join(" and "))

@@ -1,4 +1,5 @@
-//! What the run says against what the world has: effects that land late, and without an answer.
+//! Compares what the run reports with the effects in the world: those that land late, and without
+//! an answer.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +36,7 @@ fn shown<'a>(evidence: &'a Evidence<'_>, node: NodeId) -> Option<&'a StepView> {
     steps.next().filter(|_| steps.next().is_none())
 }
 
-/// Whether the result tells of a step that nobody knows what it did.
+/// Whether the result reports a step whose outcome is unknown.
 fn is_named_in_doubt(evidence: &Evidence<'_>, node: NodeId) -> bool {
     let path = evidence.path(node);
     let is_it = |step: &Option<std::sync::Arc<str>>| step.as_deref() == Some(&path);
@@ -48,7 +49,7 @@ fn is_named_in_doubt(evidence: &Evidence<'_>, node: NodeId) -> bool {
         || view.steps.iter().any(by_itself)
 }
 
-/// Of what a run says that it took back nothing stands, but for what it names as in doubt.
+/// After a rollback no effect remains, except those that the run reports as in doubt.
 pub(super) fn s1_no_effect_stands_unnamed(evidence: &Evidence<'_>) -> Finding {
     if !evidence.story.ledger.is_kept {
         return Ok(());
@@ -71,7 +72,7 @@ pub(super) fn s1_no_effect_stands_unnamed(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A call that may write is not given up before its deadline: what only reads may be.
+/// A call that may write is not abandoned before its deadline; a read may be.
 pub(super) fn s4_no_write_is_abandoned(evidence: &Evidence<'_>) -> Finding {
     let mut made: BTreeMap<CallId, bool> = BTreeMap::new();
     let stopped_at = |node: NodeId| {
@@ -99,8 +100,8 @@ pub(super) fn s4_no_write_is_abandoned(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What is said to be done has its effect, what is said not to be done has none, and what may have
-/// happened is in doubt wherever it is shown.
+/// A step reported as done has its effect, one reported as not done has none, and one with an
+/// unknown outcome is in doubt wherever it is shown.
 pub(super) fn s15_the_run_says_what_the_world_has(evidence: &Evidence<'_>) -> Finding {
     if !evidence.story.ledger.is_kept {
         return Ok(());

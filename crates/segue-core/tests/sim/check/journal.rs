@@ -21,8 +21,8 @@ pub(super) fn j2_no_gap_and_no_reorder(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A journal that is cut after a turn tells what the run was, and the run that comes out of it
-/// answers the next word as the other did.
+/// A journal that is cut after a turn restores the run, and the restored run answers the next event
+/// as the original did.
 pub(super) fn j3_replay_is_the_run(evidence: &Evidence<'_>) -> Finding {
     let story = evidence.story;
     let turns = story.turns.len();
@@ -65,7 +65,7 @@ fn shown(run: &Run) -> String {
     serde_json::to_string(&run.view()).unwrap()
 }
 
-/// A run ends once, and whatever it is told afterwards changes nothing.
+/// A run finishes once, and later events change nothing.
 pub(super) fn j6_the_end_is_the_end(evidence: &Evidence<'_>) -> Finding {
     let journal = evidence.journal();
     let ends = journal.iter().filter(|e| matches!(e.fact, Fact::Finished { .. })).count();
@@ -84,8 +84,8 @@ pub(super) fn j6_the_end_is_the_end(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// When everything was told, the run is over, and so is every step of it; or it waits for a person,
-/// and says for what.
+/// After all events the run is finished, and so is every step of it; or it waits for a person, with
+/// an open question.
 pub(super) fn j10_every_run_ends(evidence: &Evidence<'_>) -> Finding {
     if evidence.story.waits {
         demand!(!evidence.story.view.waiting_for.is_empty(), "it waits, and nobody knows for what");

@@ -120,7 +120,7 @@ impl Evidence<'_> {
     }
 }
 
-/// Whether a fact begins something on the way forward.
+/// Whether a fact starts something in forward execution.
 fn begins(fact: &Fact) -> Option<NodeId> {
     match fact {
         Fact::Opened { node, .. }

@@ -1,4 +1,4 @@
-//! S: the way back.
+//! S: rollback.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ use crate::story::Word;
 use crate::trace::node_of;
 use crate::world::World;
 
-/// The steps that were to be undone, in the order in which that began; those that could not be are
-/// among them.
+/// The steps that were to be rolled back, in the order in which that started, including those that
+/// could not be.
 fn undo_order(evidence: &Evidence<'_>) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = Vec::new();
     for entry in evidence.journal() {
@@ -30,8 +30,8 @@ fn ended(evidence: &Evidence<'_>, want: fn(&Fact) -> bool) -> BTreeSet<NodeId> {
     facts.filter(|fact| want(fact)).filter_map(node_of).collect()
 }
 
-/// A run that says it was rolled back has undone everything that was done or may have been; what
-/// is left is named, and then the run says so.
+/// A run with the status `rolled_back` has rolled back everything that was done or may have been;
+/// otherwise it reports the steps that remain.
 pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
     let undone = ended(evidence, |fact| matches!(fact, Fact::RolledBack { .. }));
     let left = ended(evidence, |fact| matches!(fact, Fact::RollbackFailed { .. }));
@@ -63,7 +63,7 @@ pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// No step is undone before those that depend on it.
+/// No step is rolled back before those that depend on it.
 pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
     let order = undo_order(evidence);
     let place: BTreeMap<NodeId, usize> = order.iter().enumerate().map(|(at, n)| (*n, at)).collect();
@@ -82,7 +82,7 @@ pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Each composition undoes its steps one at a time, the one that was settled last first.
+/// Each composition rolls its steps back one at a time, the one that was settled last first.
 pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
     let settled = evidence.settled();
     let mut orders: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -96,7 +96,7 @@ pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// The composition that takes a step back: the last one around it that began to.
+/// The composition that rolls a step back: the last one around it that started to.
 fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
     let mut scopes = evidence.journal().iter().filter_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame, steps, .. } if steps.contains(&node) => Some(*frame),
@@ -105,8 +105,8 @@ fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
     scopes.next_back().unwrap_or(0)
 }
 
-/// Nothing is undone while a call of the way forward of the same composition, or another undo of
-/// it, is under way.
+/// No step is rolled back while a forward call of the same composition, or another rollback of it,
+/// is under way.
 pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
     let (mut calls, mut undos) = (BTreeSet::new(), BTreeMap::new());
     for entry in evidence.journal() {
@@ -146,7 +146,7 @@ pub(super) fn s5_nothing_starts_after_a_stop(evidence: &Evidence<'_>) -> Finding
     Ok(())
 }
 
-/// What never began is never undone.
+/// A step that never started is never rolled back.
 pub(super) fn s6_only_what_began(evidence: &Evidence<'_>) -> Finding {
     let began = ended(evidence, |fact| begins(fact).is_some());
     for node in undo_order(evidence) {
@@ -155,7 +155,7 @@ pub(super) fn s6_only_what_began(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What was undone, or given up, is not undone again.
+/// A step is rolled back, or given up, once.
 pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
     let mut over = BTreeSet::new();
     for entry in evidence.journal() {
@@ -173,7 +173,7 @@ pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What cannot be undone, or need not be, is not called to be undone.
+/// No rollback is called for a step that cannot be rolled back, or need not be.
 pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Finding {
     let called = ended(evidence, |fact| matches!(fact, Fact::RollbackCalled { .. }));
     for node in called {
@@ -198,7 +198,7 @@ pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Findin
     Ok(())
 }
 
-/// Whoever cancels a run that goes back changes nothing.
+/// A cancellation does not affect a running rollback.
 pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
     let began = evidence
         .journal()
@@ -214,7 +214,7 @@ pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Everything that was to be undone was tried, whatever became of the others.
+/// Every step was tried, whatever happened to the others.
 pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) -> Finding {
     let over = ended(evidence, |fact| {
         matches!(fact, Fact::RolledBack { .. } | Fact::RollbackFailed { .. })
@@ -228,7 +228,7 @@ pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) ->
     Ok(())
 }
 
-/// The result says why the run went back, and what is left.
+/// The result has the cause of the rollback, and the steps that remain.
 pub(super) fn s12_first_cause_and_all_that_is_left(evidence: &Evidence<'_>) -> Finding {
     let began = evidence.journal().iter().find_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame: 0, failure, .. } => Some((entry.seq, failure)),
@@ -253,7 +253,7 @@ pub(super) fn s12_first_cause_and_all_that_is_left(evidence: &Evidence<'_>) -> F
     Ok(())
 }
 
-/// Whoever found out what became of a call is named, and said it about this step.
+/// The journal names the probe or the person who resolved a doubt, for the right step.
 pub(super) fn s16_who_said_so(evidence: &Evidence<'_>) -> Finding {
     for turn in &evidence.story.turns {
         for entry in &evidence.story.journal[turn.entries.clone()] {

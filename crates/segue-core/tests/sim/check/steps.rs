@@ -65,7 +65,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         }
         demand!(announced.is_empty(), "announced and not called: {announced:?}");
         demand!(sought.is_empty(), "announced and not looked for: {sought:?}");
-        // Whoever takes over asks again what was announced before.
+        // A new engine asks recorded questions again.
         let again = turn.word.resumes();
         demand!(again || asks <= asked, "asked without an announcement");
     }
@@ -192,7 +192,7 @@ pub(super) fn e7_keys(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// An answer that nobody waits for is written down as late, and nothing else happens.
+/// A late answer is recorded as late, and nothing else happens.
 pub(super) fn e8_late_answers_change_nothing(evidence: &Evidence<'_>) -> Finding {
     let mut answered = BTreeSet::new();
     for turn in &evidence.story.turns {
@@ -204,7 +204,7 @@ pub(super) fn e8_late_answers_change_nothing(evidence: &Evidence<'_>) -> Finding
         let only_late = entries.iter().all(|entry| {
             matches!(entry.fact, Fact::AnsweredLate { node, attempt } if node == call.node && attempt == call.attempt)
         });
-        // After the end not even that is written.
+        // After the end not even that is recorded.
         let written = usize::from(!turn.after_the_end);
         demand!(only_late && entries.len() == written, "a late answer writes {entries:?}");
         demand!(turn.perform.is_empty(), "a late answer does {:?}", turn.perform);
@@ -297,7 +297,7 @@ pub(super) fn e12_failures_are_no_values(evidence: &Evidence<'_>) -> Finding {
             if !evidence.trace.children(*node).is_empty() {
                 continue;
             }
-            // A probe that found it, or a person who knows it, says what it returned.
+            // A probe or a person may give the output.
             let said = matches!(&turn.word, Word::Decided(at, true, data, _)
                 if at == node && (data == output || output.is_null()));
             let probe = evidence.trace.step(*node).probe.as_ref();
@@ -308,7 +308,7 @@ pub(super) fn e12_failures_are_no_values(evidence: &Evidence<'_>) -> Finding {
                 || matches!(&turn.word, Word::Answered(call, Answer::Value(value))
                 if call.node == *node && value == output);
             demand!(returned, "`{}` succeeds without an answer", evidence.path(*node));
-            // Of work that nobody saw the result of, nothing is claimed.
+            // The value is unknown, so there is none.
             let tool = evidence.tool(*node);
             let fits = output.is_null()
                 || tool.output.as_ref().is_none_or(|schema| schema.violations(output).is_empty());

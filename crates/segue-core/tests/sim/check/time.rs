@@ -12,11 +12,11 @@ use crate::story::{Told, Word};
 use crate::trace::{node_of, settles};
 use crate::world::LATENCY_MAX;
 
-/// The longest that a call of any world takes to answer or to end, with a probe and a person who are
-/// asked what became of it.
+/// The longest that a call of any world takes to answer or to end, including a probe and a person
+/// that are asked about it.
 const GRACE_MS: u64 = 5 * LATENCY_MAX;
 
-/// The same of a run in which a call that may write was awaited in vain: until its time was over, or until
+/// The same for a run that waited in vain for a call that may write: until its deadline, or until
 /// the engine stopped.
 fn grace_ms(evidence: &Evidence<'_>) -> u64 {
     let mut awaited: BTreeSet<CallId> = BTreeSet::new();
@@ -40,7 +40,7 @@ fn first_cancel<'a>(evidence: &'a Evidence<'_>) -> Option<(usize, &'a Told)> {
     turns.into_iter().find(|(_, turn)| turn.word.cancels() && !turn.after_the_end)
 }
 
-/// After a cancel nothing begins on the way forward.
+/// After a cancellation no forward step starts.
 pub(super) fn c1_nothing_starts_after_cancel(evidence: &Evidence<'_>) -> Finding {
     let Some((_, cancel)) = first_cancel(evidence) else { return Ok(()) };
     for entry in &evidence.journal()[cancel.entries.start..] {
@@ -49,7 +49,7 @@ pub(super) fn c1_nothing_starts_after_cancel(evidence: &Evidence<'_>) -> Finding
     Ok(())
 }
 
-/// After a cancel the way forward ends as soon as running calls do.
+/// After a cancellation forward execution ends as soon as running calls do.
 pub(super) fn c2_cancel_ends_it_soon(evidence: &Evidence<'_>) -> Finding {
     let Some((_, cancel)) = first_cancel(evidence) else { return Ok(()) };
     let ends = evidence.story.end.is_some() || evidence.story.waits;
@@ -59,7 +59,7 @@ pub(super) fn c2_cancel_ends_it_soon(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// When the last step without a body was settled; going back may take longer.
+/// When the last step without a body was settled; a rollback may take longer.
 fn last_call_over(evidence: &Evidence<'_>) -> u64 {
     let settled = evidence
         .journal()
@@ -76,7 +76,7 @@ fn last_call_over(evidence: &Evidence<'_>) -> u64 {
 pub(super) fn c3_timers_are_not_early(evidence: &Evidence<'_>) -> Finding {
     let mut due: BTreeMap<NodeId, u64> = BTreeMap::new();
     for turn in &evidence.story.turns {
-        // How long nobody was there is not known to whoever takes over: a rest may be over then.
+        // A new engine does not know how long the run was interrupted, so a delay may be over.
         if turn.word.resumes() {
             due.values_mut().for_each(|at| *at = turn.now);
         }
@@ -110,7 +110,7 @@ pub(super) fn c3_timers_are_not_early(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Rests between two questions to a probe: they have nothing to do with the step's own retries.
+/// Delays between two calls of a probe, which are independent of the step's own retries.
 fn rests_of_probes(evidence: &Evidence<'_>) -> BTreeSet<u64> {
     let mut probing = BTreeSet::new();
     let mut rests = BTreeSet::new();
@@ -162,8 +162,7 @@ pub(super) fn c6_rests_are_within_their_cap(evidence: &Evidence<'_>) -> Finding 
     Ok(())
 }
 
-/// What a tool asks for with `Retry-TransitionCause` is honoured, up to the limit; a run's own time ends the
-/// rest.
+/// A tool's `Retry-After` is honoured, up to the limit; the run's own deadline ends the delay.
 pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     let limit = Limits::default().retry_after_ms_max;
     for (path, rest, _, failure) in rests(evidence) {
@@ -172,7 +171,8 @@ pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     }
     let timeout = evidence.story.plan.composition.timeout_ms;
     if let Some(timeout) = timeout {
-        // Whoever takes over cannot know how long nobody was there; it gives the time once more.
+        // A new engine does not know how long the run was interrupted, so it gives the full time
+        // again.
         let engines =
             1 + evidence.story.turns.iter().filter(|turn| turn.word.resumes()).count() as u64;
         let (over, most) = (last_call_over(evidence), (timeout + grace_ms(evidence)) * engines);
@@ -181,7 +181,8 @@ pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A call that needs a yes is made only after one, for exactly this tool and these arguments.
+/// A call that needs confirmation is made only after one, for exactly this tool and these
+/// arguments.
 pub(super) fn a1_no_call_without_its_yes(evidence: &Evidence<'_>) -> Finding {
     if evidence.story.started.options.approved {
         return Ok(());
@@ -243,7 +244,7 @@ pub(super) fn a4_one_answer_wins(evidence: &Evidence<'_>) -> Finding {
                 let path = evidence.path(*node);
                 demand!(entries.is_empty(), "`{path}` takes a second answer: {entries:?}");
             } else if let Some(first) = entries.first() {
-                // Who said no stands before what follows from it.
+                // The refusal comes before its consequences.
                 let asked = (*node != NodeId::RUN).then_some(*node);
                 let is_refused =
                     matches!(&first.fact, Fact::Refused { node, .. } if *node == asked);

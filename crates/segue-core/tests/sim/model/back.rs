@@ -1,4 +1,4 @@
-//! How a composition must end, and what it must take back.
+//! The expected end of a composition, and its rollback.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,11 +14,11 @@ use super::scope::Sight;
 use super::tool::candidate_call;
 use super::{Back, End, Made, Model, Verdict, sibling};
 
-/// Attempts to take one step back.
+/// Maximum attempts to roll one step back.
 const UNDO_TRIES: usize = 5;
 
 impl Model<'_> {
-    /// The way forward is worked out: how does the run end?
+    /// Forward execution is known: the status of the run.
     pub(super) fn ending(mut self) -> Verdict {
         let forward = self.forward_status();
         let went_back = self.goes_back(0);
@@ -46,12 +46,12 @@ impl Model<'_> {
         Verdict { status, output, ends, calls, back, kept, wrong }
     }
 
-    /// What was taken back so far, or could not be.
+    /// The steps that were rolled back so far, or could not be.
     fn handled(&self) -> BTreeSet<NodeId> {
         self.back.iter().flat_map(|(_, steps)| steps.iter().map(|(node, _)| *node)).collect()
     }
 
-    /// The result without what was taken back.
+    /// The result without the steps that were rolled back.
     fn remaining(&self) -> Value {
         let result = self.result(0, false).unwrap_or_default();
         if self.story.plan.composition.output.is_some() {
@@ -89,8 +89,7 @@ impl Model<'_> {
         if reached { RunStatus::Partial } else { RunStatus::Failed }
     }
 
-    /// A composition that failed takes back what it did, where that is asked for; whether it went
-    /// back at all.
+    /// A failed composition rolls back, if it is configured to; returns whether it did.
     pub(super) fn goes_back(&mut self, root: u32) -> bool {
         let handling = &self.trace.frame(root).plan.composition.error_handling;
         let wanted = handling.rollback_on_failure || self.strategy(root) == Strategy::Rollback;
@@ -104,7 +103,7 @@ impl Model<'_> {
         let pivots: Vec<NodeId> = steps.iter().copied().filter(|n| self.is_pivot(*n)).collect();
         let mut back = Vec::new();
         for node in steps {
-            // What something irrevocable was built on stays.
+            // A dependency of an irreversible step stays.
             let kept = pivots.iter().any(|pivot| self.leads_to(node, *pivot));
             if kept {
                 self.kept.insert(node);
@@ -116,7 +115,7 @@ impl Model<'_> {
         true
     }
 
-    /// Everything below that was done, or may have been, and is to be taken back; last settled
+    /// Everything below that was done, or may have been, and is to be rolled back; last settled
     /// first.
     fn to_undo(&self, root: u32) -> Vec<NodeId> {
         let handled = self.handled();
@@ -140,7 +139,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether what a step did is anything that could have to be taken back.
+    /// Whether a step may have side effects to roll back.
     fn is_traceable(&self, node: NodeId) -> bool {
         let step = self.trace.step(node);
         match self.undo_of(node) {
@@ -156,7 +155,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether a step around has an undo of its own for the attempt that this one was part of.
+    /// Whether an enclosing step has a rollback of its own for the attempt that contained this one.
     fn is_covered(&self, node: NodeId) -> bool {
         let mut frame = node.frame;
         while let Some(around) = self.trace.frame(frame).parent {
@@ -171,7 +170,7 @@ impl Model<'_> {
         false
     }
 
-    /// Under `partial_success`, what led to a result that was reached stays.
+    /// Under `partial_success`, steps that contributed to a result stay.
     fn led_to_a_result(&self, node: NodeId, root: u32) -> bool {
         if self.strategy(root) != Strategy::PartialSuccess
             || self.trace.frame(root).stopped.is_some()
@@ -185,7 +184,7 @@ impl Model<'_> {
         self.reaches_a_sink(top)
     }
 
-    /// A step without a value passes nothing on.
+    /// A step without a value contributes nothing.
     fn reaches_a_sink(&self, node: NodeId) -> bool {
         let dependants = &self.trace.planned(node).dependants;
         self.ends[&node].end.value().is_some()
@@ -198,7 +197,7 @@ impl Model<'_> {
             && matches!(self.undo_of(node), ResolvedRollback::Impossible { .. })
     }
 
-    /// Whether one step is among what another one needed, at any distance.
+    /// Whether one step is a dependency of another, directly or indirectly.
     fn leads_to(&self, first: NodeId, second: NodeId) -> bool {
         let above = |node: NodeId| {
             std::iter::successors(Some(node), |node| self.trace.frame(node.frame).parent)

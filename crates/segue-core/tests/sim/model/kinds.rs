@@ -120,14 +120,7 @@ impl Model<'_> {
         let wants = schema.as_ref().is_some_and(|form| !form.violations(&Value::Null).is_empty());
         if self.story.started.options.approved && !wants {
             let turn = self.story.turn_of(began);
-            return self.approved(
-                node,
-                ended,
-                true,
-                turn,
-                "approval in advance",
-                &Value::Null,
-            );
+            return self.approved(node, ended, true, turn, "approval in advance", &Value::Null);
         }
         let decided =
             self.told_after(began, |word| matches!(word, Word::Decided(at, ..) if *at == node));

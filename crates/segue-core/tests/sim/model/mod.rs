@@ -1,10 +1,10 @@
-//! The reference: what a composition means, worked out from its text and from what the world
-//! answered, by plain recursion over bodies and steps.
+//! The reference model: computes the outcome of a composition from its text and the world's
+//! answers, by plain recursion over bodies and steps.
 //!
-//! It shares nothing with the machine but the composition and the evaluator of expressions. It is
-//! told *when* things happened, by places in the journal, since chance decides that; it works out
-//! *what* must have happened: how every step ended and with which value, every call and its
-//! arguments, everything that is undone and in which order, and how the run ends.
+//! It shares only the composition and the expression evaluator with the machine. The journal tells
+//! it *when* things happened, since chance decides that; it computes *what* must have happened: the
+//! outcome and value of every step, every call with its arguments, all rollbacks in order, and the
+//! status of the run.
 
 mod back;
 mod kinds;
@@ -36,19 +36,19 @@ pub(crate) enum End {
     Cancelled { in_doubt: bool },
 }
 
-/// What becomes of a step on the way back.
+/// The outcome of a step's rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
     Undone,
     Left,
 }
 
-/// What is known of a step when it has ended.
+/// The outcome of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) given: Map,
-    /// What it was called with last.
+    /// The arguments of its last call.
     pub(crate) args: Value,
     /// Attempts, those of fallbacks included.
     pub(crate) attempts: u32,
@@ -86,11 +86,11 @@ pub(crate) struct Verdict {
     pub(crate) output: Value,
     pub(crate) ends: BTreeMap<NodeId, Ended>,
     pub(crate) calls: Vec<Made>,
-    /// What is taken back, in order, and what became of it: for each composition that goes back.
+    /// The rollbacks in order, with their outcomes, for each composition that rolls back.
     pub(crate) back: Vec<(u32, Vec<(NodeId, Back)>)>,
-    /// What stays because something irrevocable needed it.
+    /// Steps that stay because an irreversible one depends on them.
     pub(crate) kept: BTreeSet<NodeId>,
-    /// What cannot be explained at all.
+    /// Events that the model cannot explain.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Model<'a> {
     forward: BTreeSet<CallId>,
     /// Questions to probes.
     probes: BTreeSet<CallId>,
-    /// How far the step at hand is worked out: the place of its last turn in the journal.
+    /// Progress of the current step: the place of its last turn in the journal.
     now: u64,
     calls: Vec<Made>,
     back: Vec<(u32, Vec<(NodeId, Back)>)>,
@@ -159,7 +159,7 @@ pub(crate) fn interpret(story: &Story, trace: &Trace) -> Verdict {
 }
 
 impl Model<'_> {
-    /// Something happened that nothing explains.
+    /// Records an event that the model cannot explain.
     fn puzzled(&mut self, node: NodeId, what: &str) {
         self.wrong.push(format!("{}: {what}", self.trace.path(node)));
     }
@@ -326,8 +326,8 @@ impl Model<'_> {
         template.eval(&Sight::new(self, node.frame), &self.limits).map_err(expression)
     }
 
-    /// A step that failed: its author may have had a value ready. Nobody continues over a denial
-    /// or over doubt.
+    /// A failed step: its author may provide a default. `continue` covers neither a denial nor a
+    /// doubt.
     fn failed(&self, node: NodeId, ended: &Ended, mut failure: Failure) -> End {
         let step = self.trace.step(node);
         failure.in_doubt |= ended.was_in_doubt;
@@ -454,12 +454,11 @@ impl Model<'_> {
         timeout.is_some_and(|timeout| began.min(now) + timeout <= now)
     }
 
-    /// Whether something below may have been done although it failed or was ended, as far as was
-    /// known at an entry.
+    /// Whether a failed or aborted call below may have done its work, as known at an entry.
     fn has_doubt(&self, frame: u32, before: u64) -> bool {
         self.nodes_of(frame).into_iter().any(|node| {
             let known = self.settled_seq(node).is_some_and(|seq| seq < before);
-            // What was taken back, or could not be, is no longer in question.
+            // A rolled back step, or one whose rollback failed, is no longer in question.
             let handled = self.back.iter().any(|(_, steps)| steps.iter().any(|(n, _)| *n == node));
             let own =
                 known && !handled && self.ends.get(&node).is_some_and(|ended| ended.end.in_doubt());
@@ -507,7 +506,7 @@ impl End {
         }
     }
 
-    /// Whether it did something, or may have.
+    /// Whether it has, or may have, side effects.
     pub(crate) fn left_a_trace(&self) -> bool {
         match self {
             End::Done(_) => true,

@@ -1,4 +1,4 @@
-//! What a step that calls a tool must come to: attempts, then fallbacks, then its author's word.
+//! The expected outcome of a step that calls a tool: attempts, then fallbacks, then `on_failure`.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::scope::Sight;
 use super::{Activation, End, Ended, Made, Model, error_value, expression};
 use crate::story::Word;
 
-/// Attempts to get an answer out of a probe.
+/// Maximum calls of a probe.
 const PROBES: u32 = 5;
 
-/// What a probe found out.
+/// The result of a probe.
 enum Probed {
     Done(Value),
     NotDone,
@@ -25,15 +25,15 @@ enum Probed {
     Cancelled,
 }
 
-/// What one attempt came to.
+/// The outcome of one attempt.
 enum Tried {
     Value(Value),
-    /// It did its work, and nobody can say what it returned.
+    /// It did its work, and its output is unknown.
     Done,
     Failure(Failure),
-    /// Nobody knows whether it did its work, and nobody is asked any more.
+    /// Its outcome is unknown, and no one is asked any more.
     Unknown(Failure),
-    /// It was ended, or never made because everything around it ended.
+    /// It was aborted, or never made because everything around it ended.
     Cancelled {
         in_doubt: bool,
     },
@@ -80,13 +80,13 @@ impl<'a> Model<'a> {
         unreachable!("the last candidate has no fallback")
     }
 
-    /// An atomic run was allowed as a whole, or nothing of it began: A1 says so.
+    /// Consent covers an atomic run as a whole, or nothing of it started: A1 checks that.
     fn is_allowed(&self) -> bool {
         self.story.started.options.approved || self.story.plan.composition.atomic
     }
 
-    /// Whether a call asks for its undo: the author, and not the tool, would have a destructive one
-    /// called when something fails.
+    /// Whether a call also needs confirmation for its rollback: the author, and not the tool,
+    /// declares a destructive one.
     fn undo_asks(&self, node: NodeId, step: &Step, tool: &ToolSpec) -> bool {
         let StepRollback::Call(undo) = &step.rollback else { return false };
         let by = undo.tool.as_ref().unwrap();
@@ -139,7 +139,7 @@ impl<'a> Model<'a> {
         if fits { Ok(args) } else { Err(Failure::permanent(Code::InputSchema, "arguments")) }
     }
 
-    /// What a person said to the question of a candidate; nothing when everything ended before.
+    /// A person's answer for a candidate; `None` if everything ended before.
     fn confirmed(&mut self, node: NodeId, candidate: u16) -> Option<bool> {
         let journal = &self.story.journal;
         let mut facts = self.trace.facts(node).iter().map(|at| &journal[*at]);
@@ -264,7 +264,7 @@ impl<'a> Model<'a> {
                     let failure = Failure::transient(Code::Timeout, "no answer");
                     Tried::Failure(Failure { in_doubt: !reads, ..failure })
                 }
-                // It may write, and was awaited in vain.
+                // It may write, and did not answer in time.
                 Answer::Aborted if !reads => {
                     let failure = Failure::transient(Code::InDoubt, "no answer");
                     Tried::Failure(Failure { in_doubt: true, ..failure })
@@ -280,7 +280,7 @@ impl<'a> Model<'a> {
     pub(super) fn answer(&self, call: CallId) -> Option<(usize, Option<&'a Answer>)> {
         let (made, call) = self.story.calls().filter(|(_, made)| made.id == call).last()?;
         if let Some((turn, answer)) = self.answers.get(&call.id) {
-            // A call that was looked for and not found was lost.
+            // A call that could not be resumed was lost.
             let is_lost = call.resume_handle.is_some() && is_unfound(answer);
             return Some((*turn, Some(*answer).filter(|_| !is_lost)));
         }
@@ -302,14 +302,14 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Whether the turn at hand takes the run up to end it: nothing is asked of a probe then.
+    /// Whether the current turn resumes the run to end it: no probe is called then.
     fn is_taken_up(&self) -> bool {
         let turn = self.story.turn_of(self.now);
         self.story.turns.get(turn).is_some_and(|told| matches!(told.word, Word::ResumedToEnd))
     }
 
-    /// Whether a person is asked about a doubt: always while things go on; after a stop only where
-    /// something is taken back next, and never about what lost a race.
+    /// Whether a person is asked about a doubt: always in forward execution; after a stop only
+    /// before a rollback, and never in a branch that lost a race.
     fn asks_a_person(&self, node: NodeId) -> bool {
         if !self.stopped_at(node.frame) {
             return true;
@@ -355,7 +355,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Retry, clearing up, fallback, or failure.
+    /// Retry, resolve the doubt, fall back, or fail.
     fn after_failure(
         &self,
         node: NodeId,
@@ -383,7 +383,7 @@ impl<'a> Model<'a> {
             return Then::Doubt(Failure { in_doubt: true, ..failure });
         }
         let has_fallback = usize::from(candidate) < step.fallback.len();
-        // Work that is done is not done a second time by another tool.
+        // Work that is done is not done a second time by a fallback.
         let acted = failure.acted || ended.has_acted;
         let is_open = in_doubt || acted && tool.composition.is_none();
         if has_fallback && !is_open && failure.code != Code::Denied && !stopped {
@@ -392,7 +392,7 @@ impl<'a> Model<'a> {
         Then::Fails(failure)
     }
 
-    /// Nobody knows whether a call did its work: the probe is asked, then a person.
+    /// The outcome of a call is unknown: the probe is called, then a person is asked.
     fn cleared_up(
         &mut self,
         node: NodeId,
@@ -404,7 +404,7 @@ impl<'a> Model<'a> {
         let cancelled = Tried::Cancelled { in_doubt: true };
         let did_not = |ended: &mut Ended| {
             ended.was_in_doubt = false;
-            // What is surely not done was surely not reached.
+            // Work that was certainly not done counts as not reached.
             let code = certain(doubt.code);
             Tried::Failure(Failure { in_doubt: false, code, ..doubt.clone() })
         };
@@ -423,7 +423,7 @@ impl<'a> Model<'a> {
         loop {
             let decided = |word: &Word| matches!(word, Word::Decided(at, ..) if *at == node);
             let Some(turn) = self.told_from(self.now, decided) else { return cancelled };
-            // Everything around has stopped, and nobody wanted to find out.
+            // Everything around has stopped, and no one asked.
             let settled = self.settled_seq(node).unwrap_or(u64::MAX);
             if settled < self.turn_seq(turn) {
                 if !self.trace.stopped_before(node.frame, settled) {
@@ -447,7 +447,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// What a probe finds out.
+    /// The result of a probe.
     fn probed(
         &mut self,
         node: NodeId,
@@ -487,7 +487,7 @@ impl<'a> Model<'a> {
             self.now = self.place_of(turn);
             let retryable = match answer.cloned() {
                 None if self.is_taken_up() => return Probed::Unknown,
-                // Its engine stopped: it is asked again.
+                // Its engine stopped: the probe is called again.
                 None => continue,
                 Some(Answer::Aborted | Answer::Unsent) => return Probed::Unknown,
                 Some(Answer::TimedOut) => true,
@@ -579,8 +579,8 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Whether a call needs a yes: it destroys, or nobody knows what it does. A composition asks for
-/// each of its calls.
+/// Whether a call needs confirmation: it destroys data, or its effect is unknown. A composition
+/// asks for each of its calls.
 fn asks(tool: &ToolSpec) -> bool {
     let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
     tool.composition.is_none() && (unknown_or_worse || tool.confirm == ConfirmPolicy::Always)
@@ -591,14 +591,14 @@ fn certain(code: Code) -> Code {
     if code == Code::InDoubt { Code::Unreachable } else { code }
 }
 
-/// Whether a call may be made twice: by the author's word, else by the tool's.
+/// Whether a call may be repeated: by the step's `idempotent`, else by the tool's.
 fn repeatable(step: &Step, tool: &ToolSpec) -> bool {
     let known = tool.annotations;
     let declared = known.read_only == Some(true) || known.idempotent == Some(true);
     step.idempotent.unwrap_or(declared)
 }
 
-/// Whether an answer means that a call that was looked for was not found.
+/// Whether an answer means that a call could not be resumed.
 fn is_unfound(answer: &Answer) -> bool {
     match answer {
         Answer::Failure(failure) => failure.in_doubt || failure.code == Code::Unreachable,
