@@ -121,7 +121,7 @@ pub struct EngineBuilder {
 pub struct LoadError {
     /// Its text.
     pub source: Source,
-    /// What is wrong with it.
+    /// The errors.
     pub diagnostics: Vec<Diagnostic>,
 }
 

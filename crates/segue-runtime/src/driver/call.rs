@@ -30,21 +30,21 @@ pub(super) struct CallOrigin {
 
 /// Waits for a permit of the gate, then sends the call.
 pub(super) async fn wait_and_send(
-    around: CallContext<'_>,
-    whose: CallOrigin,
+    context: CallContext<'_>,
+    origin: CallOrigin,
     call: Call,
     is_retry: bool,
     mut ended: oneshot::Receiver<CallEnd>,
 ) -> Completion {
-    let pass = tokio::select! {
+    let permit = tokio::select! {
         biased;
         // Polled first: a call aborted here must not take the slot that another aborted call has
         // freed.
         Ok(_) = &mut ended => return unsent(call.id, Answer::Unsent),
-        pass = around.gate.enter(&call.tool, is_retry) => pass,
+        permit = context.gate.enter(&call.tool, is_retry) => permit,
     };
-    match pass {
-        Ok(pass) => send(around, whose, call, pass, ended).await,
+    match permit {
+        Ok(permit) => send(context, origin, call, permit, ended).await,
         Err(error) => unsent(call.id, Answer::Failure(error.into())),
     }
 }
@@ -56,16 +56,16 @@ pub(super) fn unsent(call: CallId, answer: Answer) -> Completion {
 
 /// Sends a call that holds its permit.
 pub(super) fn send<'a>(
-    around: CallContext<'a>,
-    whose: CallOrigin,
+    context: CallContext<'a>,
+    origin: CallOrigin,
     call: Call,
-    pass: Permit<'a>,
+    permit: Permit<'a>,
     ended: oneshot::Receiver<CallEnd>,
 ) -> CallFuture<'a> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, .. } = call;
     let Call { covers_parts, overwrites, resume_handle: follows, .. } = call;
-    let known = around.registry.get(&tool).expect("the gate admits only tools of the registry");
-    let CallOrigin { run_id, owner, traceparent } = whose;
+    let known = context.registry.get(&tool).expect("the gate admits only tools of the registry");
+    let CallOrigin { run_id, owner, traceparent } = origin;
     let request = tools::ToolRequest {
         tool: tool.clone(),
         args,
@@ -80,8 +80,8 @@ pub(super) fn send<'a>(
         asker: None,
         follows,
     };
-    let standing = Authorization { call: id, covers_parts, is_part: false };
-    let work = around.call(known, request, standing);
+    let authorization = Authorization { call: id, covers_parts, is_part: false };
+    let work = context.call(known, request, authorization);
     let has_schema = known.spec.output.is_some();
     CallFuture {
         id,
@@ -90,10 +90,10 @@ pub(super) fn send<'a>(
         work,
         timeout_ms,
         timer: None,
-        pass: Some(pass),
+        permit: Some(permit),
         ended,
         has_left: false,
-        updates: around.updates,
+        updates: context.updates,
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) struct CallFuture<'a> {
     timeout_ms: Option<u64>,
     /// Set when the call is sent: time in the queue does not count.
     timer: Option<Pin<Box<Sleep>>>,
-    pass: Option<Permit<'a>>,
+    permit: Option<Permit<'a>>,
     ended: oneshot::Receiver<CallEnd>,
     has_left: bool,
     updates: Option<&'a Arc<CallUpdates>>,
@@ -168,10 +168,10 @@ impl CallFuture<'_> {
     }
 
     fn answered(&mut self, answer: Answer) -> Completion {
-        let measured = self.pass.take().map(|pass| Measured {
+        let measured = self.permit.take().map(|permit| Measured {
             tool: self.tool.clone(),
             has_schema: self.has_schema,
-            took: pass.finish(is_answered(&answer)),
+            took: permit.finish(is_answered(&answer)),
             result: match &answer {
                 Answer::Value(value) => Ok(value.clone()),
                 Answer::Failure(failure) => Err(failure.code),

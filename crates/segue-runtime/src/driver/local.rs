@@ -151,7 +151,7 @@ struct Driver<'a> {
     measured: Vec<Measured>,
     context: CallContext<'a>,
     updates: &'a Arc<CallUpdates>,
-    /// Calls that got a handle by which they can be found again, and whose entry is not durable
+    /// Calls that got a handle by which they can be found again, and origin entry is not durable
     /// yet.
     found: Vec<CallId>,
     store: &'a dyn Store,
@@ -351,7 +351,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Removes a command whose entries are durable. If removal fails, the command is delivered
+    /// Removes a command origin entries are durable. If removal fails, the command is delivered
     /// again after a restart, and changes nothing.
     async fn remove_command(&mut self, number: u64) {
         let _ = self.store.remove_command(number).await;
@@ -398,7 +398,7 @@ impl<'a> Driver<'a> {
             self.write(&written).await?;
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
-            // Withdraw questions that timed out, or whose run is over.
+            // Withdraw questions that timed out, or origin run is over.
             let Driver { asked, run, unacknowledged, .. } = self;
             asked.retain(|(question, _)| {
                 let stands = run.has_open_question(*question);
@@ -492,20 +492,20 @@ impl<'a> Driver<'a> {
             self.updates.mark_findable(call.id);
         }
         self.ends.push((call.id, end));
-        let (around, whose) = (self.context, self.call_origin(call.id));
-        let gate = around.gate;
+        let (context, origin) = (self.context, self.call_origin(call.id));
+        let gate = context.gate;
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Work;
         // Few calls wait at the gate; the others need no boxed future.
         match gate.try_enter(&call.tool, is_retry) {
-            Some(Ok(pass)) => {
-                let calling = send(around, whose, call, pass, ended);
+            Some(Ok(permit)) => {
+                let calling = send(context, origin, call, permit, ended);
                 self.in_flight.push(Either::Left(calling));
             }
             Some(Err(error)) => {
                 let refused = unsent(call.id, Answer::Failure(error.into()));
                 self.wait_for(std::future::ready(refused));
             }
-            None => self.wait_for(wait_and_send(around, whose, call, is_retry, ended)),
+            None => self.wait_for(wait_and_send(context, origin, call, is_retry, ended)),
         }
     }
 

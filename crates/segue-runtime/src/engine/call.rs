@@ -96,7 +96,7 @@ impl Engine {
             asker: None,
             follows: None,
         };
-        let around = CallContext {
+        let context = CallContext {
             registry: &inner.registry,
             catalog: &inner.catalog,
             gate: &inner.gate,
@@ -108,8 +108,8 @@ impl Engine {
         let covers_parts = code_tools::confirmation_covers_parts(&spec, approved);
         let pass = inner.gate.enter(&spec.id, false).await?;
         let call_id = CallId { node: NodeId::RUN, attempt: 1 };
-        let standing = Authorization { call: call_id, covers_parts, is_part: false };
-        let outcome = around.call(tool, call, standing).await;
+        let authorization = Authorization { call: call_id, covers_parts, is_part: false };
+        let outcome = context.call(tool, call, authorization).await;
         pass.finish(is_answered(&outcome));
         Ok(outcome?)
     }
