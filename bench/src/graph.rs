@@ -1,4 +1,4 @@
-//! Plan, and how compiling grows.
+//! The cost of planning, and how compiling grows.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::floor::{self, From};
 use crate::measure::{Clock, Row, compare, interval, median, median_time, show};
 use crate::workload::source;
 
-/// Steps side by side in the layered graph.
+/// Steps per layer of the layered graph.
 pub(crate) const WIDTH: usize = 20;
 
 pub(crate) fn catalog() -> Catalog {
@@ -25,7 +25,7 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new([Arc::new(spec)])
 }
 
-/// The limits of documents, wide enough for ten thousand steps.
+/// Document limits that admit ten thousand steps.
 pub(crate) fn limits() -> Limits {
     Limits { document_nodes_max: 2_000_000, document_bytes_max: 64 << 20, ..Limits::default() }
 }
@@ -62,8 +62,8 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![plan_row, growth(&catalog, &limits)]
 }
 
-/// The cost of compile + check + plan at 10,000 steps, in multiples of 1,000 steps. Both take turns,
-/// and the small one is done ten times in its turn, so that a slow moment hits both alike.
+/// The cost of compile + check + plan at 10,000 steps, in multiples of 1,000 steps. Both alternate,
+/// and the small one runs ten times in its turn, so that a slow moment hits both alike.
 fn growth(catalog: &Catalog, limits: &Limits) -> Row {
     const PAIRS: usize = 9;
     let (small, large) = (layered_source(1_000), layered_source(10_000));
