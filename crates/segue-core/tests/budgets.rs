@@ -117,8 +117,8 @@ fn a_run_has_so_many_sensitive_texts() {
     }
 }
 
-/// While the flag is raised a run starts no step: it hears next why it was interrupted. When the flag is
-/// down, steps start.
+/// While the flag is raised a run starts no step: the next event says why it was interrupted. When
+/// the flag is down, steps start.
 #[test]
 fn a_raised_flag_stops_a_run_s_evaluations() {
     for raised in [true, false] {
@@ -141,7 +141,7 @@ fn a_raised_flag_stops_a_run_s_evaluations() {
     }
 }
 
-/// A raised flag does not reach the undos of a run: nobody can cancel them.
+/// A raised flag does not affect rollbacks: they cannot be cancelled.
 #[test]
 fn a_raised_flag_does_not_stop_a_rollback() {
     let text = "name: t\nsteps:\n  - id: a\n    tool: shop:charge\n    parameters: { amount: 1, currency: EUR, card: c }\n    \

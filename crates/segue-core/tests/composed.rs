@@ -144,7 +144,7 @@ fn what_comes_first_before_a_part() {
     assert_eq!(code(asked(&whole, &catalog)), Ok(true));
 }
 
-/// What parts have changed is not repeated, and what nobody knows is in doubt.
+/// Changes by parts are not repeated, and an unknown outcome is in doubt.
 #[test]
 fn a_failure_is_weighed_by_what_was_done() {
     let whole = resolved(&composed(&["read", "write"], true));

@@ -1,4 +1,5 @@
-//! Documents of every dialect in native words: the same plan comes out, and no comment is lost.
+//! Documents of every dialect converted to the native one: the plan is the same, and no comment is
+//! lost.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -52,7 +53,7 @@ fn every_converted_document_gives_the_same_plan() {
     assert!(converted >= 90, "only {converted} documents of other dialects");
 }
 
-/// What a graph would wait for cannot be read before it is there, as a skill does.
+/// A document that would mean something else is refused, such as a skill that reads a later step.
 #[test]
 fn what_would_mean_something_else_is_refused() {
     let case = support::corpus().join("run/skill-reads-a-later-step");

@@ -1,4 +1,4 @@
-//! Both readers, through the public door: what they accept, what they refuse and where they point.
+//! Both readers through the public API: what they accept, what they refuse and where they point.
 //!
 //! Covers checklist line D5: numbers stay exact, duplicate keys are refused, budgets hold.
 
@@ -13,7 +13,7 @@ use segue_core::value::{Number, Value};
 
 type Read = Result<Node, Vec<Diagnostic>>;
 
-/// Larger than the default one, so that what is counted can be told apart.
+/// Larger than the default one, so that the counts can be distinguished.
 fn budget() -> ReadLimits {
     ReadLimits {
         bytes_max: 32 << 20,
@@ -255,7 +255,7 @@ fn yaml_refuses_what_json_cannot_hold_or_what_hides_something() {
     assert_eq!(help.as_deref(), Some("quote it as text or write it without the zero"));
 }
 
-/// The parser's own refusals: its words, our place.
+/// The parser's own errors: its message, our location.
 #[test]
 fn yaml_syntax_errors_have_a_place() {
     for (text, line, column) in [
@@ -559,7 +559,7 @@ fn almost_a_document() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// D5: what is printed as JSON reads back equal, as JSON and as the YAML that it also is.
+    /// D5: a printed value reads back equal, as JSON and as YAML.
     #[test]
     fn printed_json_reads_back(json_value in any_json(), pretty in any::<bool>()) {
         let compact = json_value.to_string();

@@ -163,7 +163,7 @@ fn the_same_words_in_two_dialects_are_one_plan() {
     assert_ne!(composition.hash(), changed.hash());
 }
 
-/// A chain, a plan and a skill in native words still make these calls.
+/// A chain, a plan and a skill converted to the native dialect still make these calls.
 #[test]
 fn converted_documents_make_the_same_calls() {
     for (name, text) in [("plan.json", PLAN), ("chain.yaml", CHAIN), ("skill.yaml", SKILL)] {

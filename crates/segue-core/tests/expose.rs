@@ -1,4 +1,4 @@
-//! Exposure: definitions for other hosts, what is lost on the way, and the way back.
+//! Exposure: definitions for other hosts, the loss report, and the conversion of arguments back.
 
 #![allow(clippy::unwrap_used, reason = "a broken fixture ends the test")]
 

@@ -1,5 +1,5 @@
-//! No text ends the process: every document of the corpus with signs where nobody expects them is read or
-//! refused, by everything that reads texts.
+//! No text crashes the process: every document of the corpus with unexpected characters in it is
+//! read or refused, by every reader.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,8 +15,8 @@ use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::limits::Limits;
 use support::{cases, catalog, composition_of};
 
-/// What stands for a class of signs: of two, three and four bytes, spaces that are none, marks that
-/// combine, quotes and dashes that writing programs put in, and what ends a text early.
+/// One of each class of characters: of two, three and four bytes, unusual spaces, combining marks,
+/// typographic quotes and dashes, and characters that end a text early.
 const SIGNS: &[&str] = &[
     "\u{a0}", "–", "’", "€", "🦀", "\u{2028}", "\u{feff}", "\u{301}", "\0", "{{", "}}", "\"", "\\",
 ];

@@ -247,7 +247,7 @@ fn again(entry: &Entry) -> (String, Entry) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// D5, J3: what is written of a fact says everything of it.
+    /// D5, J3: a written fact keeps everything.
     #[test]
     fn every_fact_reads_back_as_it_was(parts in any_parts(), at_ms in any::<u64>()) {
         for (at, fact) in every_fact(parts).into_iter().enumerate() {
@@ -277,7 +277,7 @@ fn an_entry_is_written_so() {
     );
 }
 
-/// A composition that was made at run time is compiled again from what was written of it.
+/// A composition made at run time is compiled again from its written form.
 #[test]
 fn a_plan_in_an_entry_means_the_same_again() {
     let text = "name: made\nsteps: [ { id: say, tool: echo, parameters: { n: 1 } } ]";

@@ -52,8 +52,8 @@ fn every_run_of_the_corpus_goes_as_written() {
     assert!(all.len() >= 30, "only {} cases", all.len());
 }
 
-/// B1: a run that is taken up to end stops before anything of the way forward is worked out, wherever
-/// its journal was cut. What was under way and may have written is in doubt; only undos are called.
+/// B1: a run that is resumed to end stops before any forward step is evaluated, wherever its
+/// journal was cut. A call in flight that may have written is in doubt; only rollbacks are called.
 #[test]
 fn a_run_that_is_taken_up_to_end_works_nothing_out() {
     let text = "name: poison\nsteps:\n  - { id: write, tool: 'misc:anything' }\n  - { id: bad, set: { x: '{{ write.a.b }}' }, depends_on: write }\noutput: '{{ bad.x }}'\n";

@@ -1,4 +1,4 @@
-//! Planning as a function: whoever asks, however often, from wherever, gets the same answer.
+//! Planning as a function: the same input gives the same plan, for every caller, every time.
 #![allow(
     clippy::unwrap_used,
     clippy::disallowed_methods,
@@ -84,7 +84,7 @@ fn a_plan_is_read_by_many_runs_and_never_changes() {
     assert_eq!((plan.hash().clone(), format!("{:?}", plan.steps)), before);
 }
 
-/// S2-61: one at a time whatever is asked for, and no words for recovery.
+/// S2-61: one step at a time in every case, and no syntax for recovery.
 #[test]
 fn a_skill_is_sequential_and_does_not_recover() {
     let (_, plan) = planned(SKILL);

@@ -118,7 +118,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// Runs the simulator in a folder: whether it found what was wanted, and everything that it said.
+/// Runs the simulator in a folder; returns whether it found the bug, and its output.
 fn simulate(folder: &Path, wanted: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--offline", "--quiet", "--package", "segue-core", "--test", "sim"])

@@ -89,7 +89,7 @@ fn attempts_are_history_and_one_step() {
     assert_eq!(at(data, "final_state.step_1_retry_count"), &Value::from(2));
 }
 
-/// Calls that take a step back are no attempts of the step.
+/// Calls that roll a step back are no attempts of the step.
 #[test]
 fn attempts_do_the_work_of_a_step() {
     let (view, ..) = run_of("rollback-retries-the-undo");

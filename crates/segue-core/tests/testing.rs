@@ -1,4 +1,4 @@
-//! Tests of compositions: what a test file says, what is played, and what is found missing.
+//! Tests of compositions: the test file, the played run, and the findings.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
@@ -16,7 +16,7 @@ use segue_core::tool::{Annotations, Catalog, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 
-/// Books, pays, and takes the booking back when the payment fails.
+/// Books, pays, and rolls the booking back when the payment fails.
 const TRIP: &str = "
 name: trip
 input: { type: object, required: [to], properties: { to: { type: string } } }
@@ -39,7 +39,7 @@ fn schema(text: &str) -> Arc<Schema> {
     Arc::new(Schema::new(serde_json::from_str(text).unwrap()))
 }
 
-/// What is known beside the tests: `book`, with schemas.
+/// The known tools beside the tests: `book`, with schemas.
 fn known() -> Catalog {
     let input = schema(
         r#"{"type":"object","required":["to"],"additionalProperties":false,
@@ -55,7 +55,7 @@ fn known() -> Catalog {
     Catalog::new([Arc::new(book)])
 }
 
-/// How a test ended: what is wrong with its file, or the run and what is not as expected.
+/// How a test ended: errors in its file, or the run and its unmet expectations.
 enum Outcome {
     Wrong(Vec<Diagnostic>),
     Ran(Box<TestRunResult>, Vec<String>),
@@ -85,7 +85,7 @@ fn outcome(composition: &str, tests: &str) -> Outcome {
     Outcome::Ran(Box::new(played), misses)
 }
 
-/// What is not as a test of the trip expects.
+/// The unmet expectations of a test of the trip.
 #[track_caller]
 fn misses(test: &str) -> Vec<String> {
     match outcome(TRIP, &format!("tests:\n  - name: t\n    input: {{ to: Oslo }}\n{test}")) {
@@ -94,7 +94,7 @@ fn misses(test: &str) -> Vec<String> {
     }
 }
 
-/// What is wrong with a file.
+/// The errors in a file.
 #[track_caller]
 fn findings(tests: &str) -> Vec<String> {
     match outcome(TRIP, tests) {

@@ -184,7 +184,7 @@ fn filters_come_in_order_and_before_the_policy() {
     assert!(toolset.is_empty());
 }
 
-/// S2-05, S2-08: nothing is asked of a tool but its definition, and what nobody has is never allowed.
+/// S2-05, S2-08: only a tool's definition decides, and an unknown tool is never allowed.
 #[test]
 fn verdicts_tell_what_belongs_from_what_is_allowed() {
     let toolset =
@@ -292,7 +292,7 @@ steps:
     assert_eq!(found[0].2, "the policy of the toolset `support` does not allow `github:issue`");
 }
 
-/// SX-05: a skill and a plan call by other words, and are held to the same.
+/// SX-05: a skill and a plan name tools in another syntax, and the same toolset applies.
 #[test]
 fn every_dialect_is_held_to_a_toolset() {
     let catalog = restricted(|builder| builder.with_namespace("github"));

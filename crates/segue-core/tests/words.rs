@@ -1,4 +1,5 @@
-//! From words to a plan: what a model is told, what its answers lead to, and what can never come out.
+//! From natural language to a plan: the prompt, the handling of answers, and what can never come
+//! out.
 
 #![allow(clippy::unwrap_used, reason = "a broken fixture ends the test")]
 
@@ -112,7 +113,7 @@ fn with(pointer: &str, value: Json) -> String {
     answer.to_string()
 }
 
-/// What the model is told to be wrong, as `code: message` lines.
+/// The findings sent to the model, as `code: message` lines.
 #[track_caller]
 fn findings(prompt: &Prompt) -> String {
     let (speaker, text) = prompt.messages.last().unwrap();
@@ -151,8 +152,8 @@ fn a_good_answer_is_a_plan() {
     assert_eq!(copy["tools"], document["tools"]);
 }
 
-/// S4-14, S4-15, S4-18, S4-21, S4-22: whatever is wrong with an answer is told, and mended in the
-/// next round.
+/// S4-14, S4-15, S4-18, S4-21, S4-22: every error in an answer is reported to the model, and fixed
+/// in the next round.
 #[test]
 fn what_is_wrong_is_told_and_mended() {
     let cycle = json!([
@@ -197,7 +198,7 @@ fn advice_stops_no_plan() {
     assert_eq!(order, r#"["createAuthor","createBlog"]"#);
 }
 
-/// What never becomes sound ends after the last round, with what was wrong.
+/// A plan that never becomes sound ends after the last round, with its errors.
 #[test]
 fn rounds_are_bounded() {
     let (mut conversation, _) = begin(Limits { llm_rounds_max: 3, ..Limits::default() });
@@ -248,7 +249,7 @@ fn failures_rest_and_are_bounded() {
     prompt(conversation.handle(ConversationEvent::BackoffElapsed));
     let gone = unplanned(conversation.handle(busy(None)));
     assert!(gone.message.contains("did not answer 3 times: busy"), "{}", gone.message);
-    // One that wants to be left alone for longer than anybody waits is left alone.
+    // A wait longer than the limit is not waited for.
     let (mut conversation, _) = begin(Limits::default());
     let gone = unplanned(conversation.handle(busy(Some(3_600_000))));
     assert!(gone.message.contains("asked again in 3600 s"), "{}", gone.message);
@@ -312,7 +313,7 @@ fn what_tools_say_is_data() {
     assert_eq!(example["executionOrder"], json!(["createAuthor", "createBlog"]));
 }
 
-/// Many tools: those that fit the query are told, within the budget.
+/// Many tools: the prompt holds those that fit the query, within the budget.
 #[test]
 fn of_many_tools_the_fitting_ones_are_told() {
     use std::fmt::Write as _;
@@ -334,7 +335,7 @@ fn of_many_tools_the_fitting_ones_are_told() {
     assert!(cost.tools_shown < 20);
 }
 
-/// A toolset bounds what is told and what is taken.
+/// A toolset limits the prompt and the accepted plans.
 #[test]
 fn a_toolset_bounds_planning() {
     let mut catalog = tools();

@@ -126,8 +126,8 @@ impl Case {
         }
     }
 
-    /// Whether the model knows all of it: a graph without guards and sensitive values, without
-    /// compositions that take steps back, and without atomic ones inside.
+    /// Whether the model covers all of it: a graph without guards and sensitive values, without
+    /// compositions as rollbacks, and without nested atomic ones.
     fn is_modelled(&self) -> bool {
         let composition = &self.plan.composition;
         let input = composition.input.as_ref();
@@ -164,7 +164,7 @@ fn ending(story: &Story) -> (String, String, BTreeMap<String, String>) {
     (story.view.status.as_str().to_owned(), story.view.output.to_string(), steps.collect())
 }
 
-/// What came of stopping after every turn of one case.
+/// The result of stopping after every turn of one case.
 #[derive(Default)]
 struct Points {
     same: usize,
@@ -196,8 +196,8 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
                 Fact::Failed { failure, .. } => failure.in_doubt,
                 _ => false,
             });
-            // An undo that was lost is made again, and the world may answer otherwise; or it is
-            // named as one that nobody knows of.
+            // A lost rollback is repeated, and the world may answer otherwise; or it is named as in
+            // doubt.
             let undo_lost = story.turns.windows(2).any(|turns| {
                 matches!(turns[1].word, Word::Resumed)
                     && story.journal[turns[1].entries.clone()].iter().any(|entry| {

@@ -39,7 +39,7 @@ impl Ledger {
         self.landings.iter().any(|landing| landing.call == call && landing.at <= now)
     }
 
-    /// A call was stopped in time: what had not landed never does.
+    /// A call was stopped in time: an effect that had not landed never does.
     pub(crate) fn stop(&mut self, call: CallId, now: u64) {
         self.landings.retain(|landing| landing.call != call || landing.at <= now);
     }
@@ -58,8 +58,7 @@ impl Ledger {
         }
     }
 
-    /// How long until the work of a step is done, if it ever is: what somebody finds out who looks
-    /// closely, and waits until it can be seen.
+    /// How long until the work of a step is done, if it ever is: what a careful observer finds out.
     pub(crate) fn done_in(&self, node: NodeId, now: u64) -> Option<u64> {
         self.of(node).map(|landing| landing.at.saturating_sub(now)).min()
     }
@@ -94,7 +93,7 @@ impl<'a> Account<'a> {
         !undos.any(|undo| undo.at >= landed && self.covers(undo.call.node, node))
     }
 
-    /// Whether taking one step back takes the work of another away: its own, or what is inside.
+    /// Whether rolling back one step removes the work of another: its own, or work inside it.
     fn covers(&self, undone: NodeId, node: NodeId) -> bool {
         let inside = |frame: &u32| self.trace.is_inside(node.frame, *frame);
         undone == node || self.trace.children(undone).last().is_some_and(inside)

@@ -140,7 +140,7 @@ fn name(fact: &Fact) -> Option<&'static str> {
 #[derive(Default)]
 struct Standing {
     states: BTreeMap<NodeId, String>,
-    /// What each composition has still to take back, the next one last, and what it is at.
+    /// What each composition has still to roll back, the next one last, and its current one.
     back: Vec<(Vec<NodeId>, Option<NodeId>)>,
 }
 
@@ -184,7 +184,7 @@ impl Standing {
         }
     }
 
-    /// The composition that takes a step back now, if one does.
+    /// The composition that rolls a step back now, if one does.
     fn back_of(&mut self, node: NodeId) -> Option<&mut (Vec<NodeId>, Option<NodeId>)> {
         self.back.iter_mut().find(|(left, at)| left.last() == Some(&node) || *at == Some(node))
     }

@@ -21,21 +21,21 @@ use crate::world::{Fate, Surroundings, World};
 /// Turns after which a run that has not ended is taken for one that never ends.
 const TURNS_MAX: usize = 20_000;
 
-/// What is told to a run; can be told again.
+/// An event for a run, which can be repeated.
 #[derive(Clone, Debug)]
 pub(crate) enum Word {
     Start(Box<Started>),
     Answered(CallId, Answer),
     /// A call can be found again.
     Followed(CallId, Value),
-    /// A question was answered, and what came with it.
+    /// A question was answered, with its data.
     Decided(NodeId, bool, Value, u64),
     Expanded(NodeId, Result<Arc<Plan>, Failure>),
     Fired(TimerId),
     Cancel,
-    /// The engine stopped, and another one goes on with what is written down.
+    /// The engine stopped, and another one resumes from the journal.
     Resumed,
-    /// The same, by somebody who wants the run to end.
+    /// The same, with a command that ends the run.
     ResumedToEnd,
 }
 
@@ -65,13 +65,13 @@ impl Word {
         matches!(self, Word::Resumed | Word::ResumedToEnd)
     }
 
-    /// Whether somebody wants the run to end.
+    /// Whether it cancels the run.
     pub(crate) fn cancels(&self) -> bool {
         matches!(self, Word::Cancel | Word::ResumedToEnd)
     }
 }
 
-/// One turn: what was told, and what came of it.
+/// One turn: the event, and its result.
 pub(crate) struct Told {
     /// Time that only counts.
     pub(crate) now: u64,
@@ -86,7 +86,7 @@ pub(crate) struct Told {
     pub(crate) after_the_end: bool,
 }
 
-/// A run from its first word to the last.
+/// A run from its first event to the last.
 pub(crate) struct Story {
     pub(crate) plan: Arc<Plan>,
     pub(crate) started: Started,
@@ -141,7 +141,7 @@ impl Story {
     }
 }
 
-/// What is still to be told: at a time, in the order in which it was arranged.
+/// Events still to come: by time, then in the order in which they were queued.
 type Queue = BinaryHeap<Reverse<(u64, u64)>>;
 
 pub(crate) struct Stage<'a> {
@@ -163,7 +163,7 @@ pub(crate) struct Stage<'a> {
     story: Story,
 }
 
-/// Plays a plan in a world to the last word.
+/// Plays a plan in a world to the last event.
 pub(crate) fn play(plan: &Arc<Plan>, world: &dyn Surroundings) -> Story {
     play_with_crashes(plan, world, BTreeSet::new())
 }
@@ -256,7 +256,7 @@ impl<'a> Stage<'a> {
         true
     }
 
-    /// The engine stops: what was under way is gone, what is written down is read again.
+    /// The engine stops: calls in flight are gone, the journal is replayed.
     fn crash(&mut self, now: u64) {
         let words = std::mem::take(&mut self.words);
         let journal = &self.story.journal;
@@ -378,7 +378,7 @@ impl<'a> Stage<'a> {
         self.tell(now + after, Word::Answered(call, answer));
     }
 
-    /// What was on its way from a call does not come.
+    /// Drops the events that a call would still send.
     fn call_off(&mut self, call: CallId) {
         for order in self.answers.remove(&call).unwrap_or_default() {
             self.words.remove(&order);
@@ -392,7 +392,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// J3, all of it: what a journal that was cut here says is what the run was, and goes on as it did.
+/// J3, all of it: replaying a journal that was cut here gives the run of that moment, and it
+/// continues alike.
 pub(crate) fn replayed(story: &Story, turns: usize) -> (Run, Option<Turn>) {
     let mut run = read_back(story, turns);
     let next = story.turns.get(turns);

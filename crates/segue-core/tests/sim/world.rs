@@ -15,7 +15,7 @@ use segue_core::value::Value;
 use crate::case;
 use crate::dice::Dice;
 
-/// What the clock on the wall shows when nobody turns it.
+/// The wall clock before any jump.
 pub(crate) const EPOCH_MS: u64 = 1_700_000_000_000;
 
 /// The longest that a call takes to answer or to end.
@@ -34,7 +34,7 @@ pub(crate) struct World {
     approved: bool,
     /// Whether the clock on the wall jumps.
     jumpy: bool,
-    /// When somebody cancels, and how often.
+    /// When the run is cancelled, and how often.
     cancels: Vec<u64>,
     latency_max: u64,
     /// How long calls that write take at most.
@@ -45,18 +45,18 @@ pub(crate) struct World {
 pub(crate) trait Surroundings {
     /// What the run is started with.
     fn started(&self) -> Started;
-    /// When somebody cancels.
+    /// When the run is cancelled.
     fn cancels(&self) -> &[u64];
     /// What the clock on the wall shows at a moment.
     fn wall(&self, now: u64, turn: usize) -> u64;
     /// Random bits for a turn.
     fn entropy(&self, turn: usize) -> u64;
-    /// How long nobody is there after the engine stopped.
+    /// How long no engine runs after one stopped.
     fn pause(&self, turn: usize) -> u64;
     /// What becomes of a call: the same whenever it is asked.
     /// `done_in`: when the work of its step is done, if it ever is, which a probe finds out.
     fn fate(&self, call: &Call, done_in: Option<u64>) -> Fate;
-    /// What is said when a step asks for the n-th time; nothing when nobody answers. Who is asked
+    /// The answer when a step asks for the n-th time; `None` without one. A person who is asked
     /// whether the work was done looks closely.
     fn reply(&self, question: &Question, asked: u32, done_in: Option<u64>) -> Option<Reply>;
     /// Whether it keeps a ledger of effects that its people and probes know.
@@ -74,11 +74,11 @@ pub(crate) struct Fate {
     pub(crate) answer: Answer,
     /// When the same answer comes a second time, after the first.
     pub(crate) again: Option<u64>,
-    /// When it ends after it was asked to; absent when it goes on to its own answer.
+    /// When it ends after it was asked to; absent when it continues to its own answer.
     pub(crate) ends: Option<u64>,
-    /// Whether a call that took too long answers nevertheless, when nobody listens.
+    /// Whether a call that timed out answers nevertheless, too late.
     pub(crate) late: bool,
-    /// What finds it again, and when whoever is called says so.
+    /// The handle that finds it again, and when the server sends it.
     pub(crate) handle: Option<(u64, Value)>,
     /// When its effect lands, whatever becomes of the answer.
     pub(crate) lands: Option<u64>,
@@ -94,7 +94,7 @@ pub(crate) struct Fate {
 pub(crate) struct Reply {
     pub(crate) latency: u64,
     pub(crate) granted: bool,
-    /// What comes with it: what a call in doubt returned.
+    /// Data that comes with it: the value of a call in doubt.
     pub(crate) data: Value,
     /// A second reply that contradicts the first, and when.
     pub(crate) contradicted: Option<u64>,
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    /// What is heard of a call that is looked for: its answer, or that nobody knows of it.
+    /// The answer for a call that is looked up by its handle, or that the server does not know it.
     fn found(&self, call: &Call, dice: &mut Dice) -> Answer {
         let answer = self.answer(call, dice);
         match dice.below(6) {
@@ -289,7 +289,7 @@ impl Surroundings for World {
         }
     }
 
-    /// What is said when a step asks for the n-th time. After some time a person is tired of it.
+    /// The answer when a step asks for the n-th time. After some time a person gives up.
     fn reply(&self, question: &Question, asked: u32, done_in: Option<u64>) -> Option<Reply> {
         let name = format!("ask {} {:?} {asked}", question.step, question.id.node);
         let mut dice = Dice::for_thing(self.seed, &name);
@@ -314,8 +314,8 @@ impl Surroundings for World {
     }
 }
 
-/// An answer that does not contradict what the world has: a probe tells the truth, where it tells
-/// anything, and whoever looks for a call that did its work does not hear that it failed.
+/// An answer that does not contradict the ledger: a probe that answers tells the truth, and looking
+/// up a call that did its work never returns a failure.
 fn true_to(call: &Call, answer: Answer, is_done: bool) -> Answer {
     match answer {
         Answer::Value(Value::Object(mut found)) if call.purpose == Purpose::Probe => {

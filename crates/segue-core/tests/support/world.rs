@@ -20,16 +20,16 @@ use segue_core::types::Type;
 use segue_core::value::{Map, Value};
 use segue_core::view::RunView;
 
-/// Milliseconds that a call takes when nobody says otherwise.
+/// The default latency of a call, in milliseconds.
 const LATENCY_DEFAULT: u64 = 10;
 
 /// The tools and people around a run.
 pub trait Around {
     /// What the run is started with.
     fn started(&self) -> Started;
-    /// When somebody cancels, if anybody does.
+    /// When the run is cancelled, if it is.
     fn cancel_at(&self) -> Option<u64>;
-    /// When somebody wants everything to be taken back, if anybody does.
+    /// When a rollback is requested, if it is.
     fn roll_back_at(&self) -> Option<u64> {
         None
     }
@@ -45,11 +45,11 @@ pub trait Around {
     fn latency(&mut self, call: &Call) -> u64;
     /// How a call is answered.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer;
-    /// What finds a call again, if whoever is called says so at once.
+    /// The handle of a call, if the server sends one at once.
     fn handle(&self, _call: &Call) -> Option<Value> {
         None
     }
-    /// What somebody answers to a question, and what comes with it; nothing when nobody does.
+    /// The answer to a question with its data; `None` without one.
     fn decide(&mut self, question: &Question) -> Option<(bool, Value)>;
 }
 
@@ -58,7 +58,7 @@ pub struct World {
     spec: Node,
     /// How often each step was answered.
     answered: BTreeMap<Arc<str>, usize>,
-    /// Doubts that somebody has had a word on; there is no second one.
+    /// Doubts that were settled; each is settled once.
     cleared: BTreeSet<Arc<str>>,
 }
 
@@ -182,8 +182,8 @@ impl Around for World {
         latency.and_then(|node| node.to_value().as_u64()).unwrap_or(LATENCY_DEFAULT)
     }
 
-    /// The next answer of a step: what the world says, the last one again and again; else a value
-    /// that fits the tool's schema. A step that a chain comes back to goes on with its answers.
+    /// The next answer of a step: as the world scripts it, the last one repeatedly; else a value
+    /// that fits the tool's schema. A step that a chain repeats continues with its answers.
     fn answer(&mut self, call: &Call, catalog: &Catalog) -> Answer {
         let path = match call.step.rsplit_once('#') {
             Some((path, _)) => path,
@@ -225,7 +225,8 @@ fn said_answer(said: &Node) -> Answer {
     }
 }
 
-/// An answer that fits: echoes what has no schema, else the least value of the schema's type.
+/// An answer that fits: the arguments without a schema, else the smallest value of the schema's
+/// type.
 pub fn stand_in(call: &Call, catalog: &Catalog) -> Value {
     let spec = catalog.get(&call.tool).unwrap();
     match &spec.output {
@@ -342,7 +343,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
     Outcome { view: run.view(), journal, text }
 }
 
-/// Compiles what was made at run time.
+/// Compiles a composition made at run time.
 pub fn expand(document: &Value, catalog: &Catalog, limits: &Limits) -> Result<Arc<Plan>, Failure> {
     let source = Source::new("expanded.json", document.to_string());
     let compiled = compile(&source, catalog, limits);

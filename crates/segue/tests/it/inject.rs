@@ -1,4 +1,4 @@
-//! `--inject`: what people plant happens, and nothing else.
+//! `--inject`: the planted faults happen, and nothing else.
 
 use crate::support::{Json, World, step};
 
@@ -48,7 +48,7 @@ fn undos_fail() {
     assert!(world.path("paid.txt").exists());
 }
 
-/// The call is made, and nobody hears of it.
+/// The call is made, and its answer is lost.
 #[test]
 fn answers_are_lost() {
     let world = World::with(SHOP);

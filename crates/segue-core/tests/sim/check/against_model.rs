@@ -26,7 +26,7 @@ pub(super) fn e4_arguments_are_what_they_mean(evidence: &Evidence<'_>) -> Findin
     arguments(evidence, false)
 }
 
-/// An undo gets the arguments that its own step's input and output give.
+/// A rollback gets the arguments that its own step's input and output give.
 pub(super) fn s8_undo_gets_its_own_values(evidence: &Evidence<'_>) -> Finding {
     arguments(evidence, true)
 }
@@ -42,7 +42,7 @@ fn arguments(evidence: &Evidence<'_>, undo: bool) -> Finding {
     Ok(())
 }
 
-/// What is undone, restricted to some steps: the same as the model's, in its order.
+/// The rollbacks of some steps: the same as the model's, in its order.
 fn same_undos(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Finding {
     let names = |nodes: &[NodeId]| nodes.iter().map(|n| evidence.path(*n)).collect::<Vec<_>>();
     let mut found: Vec<(u32, Vec<NodeId>)> = Vec::new();
@@ -98,12 +98,12 @@ fn is_inside(evidence: &Evidence<'_>, node: NodeId, kind: fn(&StepKind) -> bool)
     false
 }
 
-/// What compositions inside did is taken back like everything else.
+/// Nested compositions are rolled back like everything else.
 pub(super) fn s13_nested_compositions(evidence: &Evidence<'_>) -> Finding {
     same_undos(evidence, |node| is_inside(evidence, node, |kind| matches!(kind, StepKind::Tool(_))))
 }
 
-/// Exactly the items that did something are taken back, each by itself.
+/// Exactly the items that did something are rolled back, each by itself.
 pub(super) fn s14_items_of_loops(evidence: &Evidence<'_>) -> Finding {
     same_undos(evidence, |node| is_inside(evidence, node, |kind| matches!(kind, StepKind::Loop(_))))
 }
@@ -130,7 +130,7 @@ pub(super) fn s15_doubt_is_doubt(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Everything else: every step's end and value, every call, the order of undos, the run's end.
+/// Everything else: every step's end and value, every call, the order of rollbacks, the run's end.
 pub(super) fn the_model_agrees(evidence: &Evidence<'_>) -> Finding {
     let verdict = evidence.verdict;
     demand!(verdict.wrong.is_empty(), "{}", verdict.wrong.join("; "));

@@ -35,7 +35,7 @@ fn shown<'a>(evidence: &'a Evidence<'_>, node: NodeId) -> Option<&'a StepView> {
     steps.next().filter(|_| steps.next().is_none())
 }
 
-/// Whether the result tells of a step that nobody knows what it did.
+/// Whether the result names a step whose outcome is unknown.
 fn is_named_in_doubt(evidence: &Evidence<'_>, node: NodeId) -> bool {
     let path = evidence.path(node);
     let is_it = |step: &Option<std::sync::Arc<str>>| step.as_deref() == Some(&path);
@@ -48,7 +48,7 @@ fn is_named_in_doubt(evidence: &Evidence<'_>, node: NodeId) -> bool {
         || view.steps.iter().any(by_itself)
 }
 
-/// Of what a run says that it took back nothing stands, but for what it names as in doubt.
+/// Nothing remains of what a run says it rolled back, except what it names as in doubt.
 pub(super) fn s1_no_effect_stands_unnamed(evidence: &Evidence<'_>) -> Finding {
     if !evidence.story.ledger.is_kept {
         return Ok(());
@@ -99,7 +99,7 @@ pub(super) fn s4_no_write_is_abandoned(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What is said to be done has its effect, what is said not to be done has none, and what may have
+/// A step reported as done has its effect, one reported as not done has none, and one that may have
 /// happened is in doubt wherever it is shown.
 pub(super) fn s15_the_run_says_what_the_world_has(evidence: &Evidence<'_>) -> Finding {
     if !evidence.story.ledger.is_kept {

@@ -1,4 +1,4 @@
-//! J: the journal, and what is read back from it.
+//! J: the journal, and its replay.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ pub(super) fn j2_no_gap_and_no_reorder(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A journal that is cut after a turn tells what the run was, and the run that comes out of it
-/// answers the next word as the other did.
+/// Replaying a journal that is cut after a turn gives the run of that moment, and it handles the
+/// next event as the other did.
 pub(super) fn j3_replay_is_the_run(evidence: &Evidence<'_>) -> Finding {
     let story = evidence.story;
     let turns = story.turns.len();
@@ -65,7 +65,7 @@ fn shown(run: &Run) -> String {
     serde_json::to_string(&run.view()).unwrap()
 }
 
-/// A run ends once, and whatever it is told afterwards changes nothing.
+/// A run ends once, and no later event changes anything.
 pub(super) fn j6_the_end_is_the_end(evidence: &Evidence<'_>) -> Finding {
     let journal = evidence.journal();
     let ends = journal.iter().filter(|e| matches!(e.fact, Fact::Finished { .. })).count();

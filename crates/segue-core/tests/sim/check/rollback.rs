@@ -1,4 +1,4 @@
-//! S: the way back.
+//! S: rollback.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,7 @@ use crate::story::Word;
 use crate::trace::node_of;
 use crate::world::World;
 
-/// The steps that were to be undone, in the order in which that began; those that could not be are
-/// among them.
+/// The steps to roll back, in the order in which that began, including those that could not be.
 fn undo_order(evidence: &Evidence<'_>) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = Vec::new();
     for entry in evidence.journal() {
@@ -30,8 +29,8 @@ fn ended(evidence: &Evidence<'_>, want: fn(&Fact) -> bool) -> BTreeSet<NodeId> {
     facts.filter(|fact| want(fact)).filter_map(node_of).collect()
 }
 
-/// A run that says it was rolled back has undone everything that was done or may have been; what
-/// is left is named, and then the run says so.
+/// A run that says it was rolled back has rolled back everything that was done or may have been; it
+/// names the rest, and its status says so.
 pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
     let undone = ended(evidence, |fact| matches!(fact, Fact::RolledBack { .. }));
     let left = ended(evidence, |fact| matches!(fact, Fact::RollbackFailed { .. }));
@@ -63,7 +62,7 @@ pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// No step is undone before those that depend on it.
+/// No step is rolled back before those that depend on it.
 pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
     let order = undo_order(evidence);
     let place: BTreeMap<NodeId, usize> = order.iter().enumerate().map(|(at, n)| (*n, at)).collect();
@@ -82,7 +81,7 @@ pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Each composition undoes its steps one at a time, the one that was settled last first.
+/// Each composition rolls back its steps one at a time, the one that was settled last first.
 pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
     let settled = evidence.settled();
     let mut orders: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
@@ -96,7 +95,7 @@ pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// The composition that takes a step back: the last one around it that began to.
+/// The composition that rolls a step back: the last one around it that began to.
 fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
     let mut scopes = evidence.journal().iter().filter_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame, steps, .. } if steps.contains(&node) => Some(*frame),
@@ -105,8 +104,8 @@ fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
     scopes.next_back().unwrap_or(0)
 }
 
-/// Nothing is undone while a call of the way forward of the same composition, or another undo of
-/// it, is under way.
+/// No step is rolled back while a forward call of the same composition, or another of its
+/// rollbacks, is in flight.
 pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
     let (mut calls, mut undos) = (BTreeSet::new(), BTreeMap::new());
     for entry in evidence.journal() {
@@ -146,7 +145,7 @@ pub(super) fn s5_nothing_starts_after_a_stop(evidence: &Evidence<'_>) -> Finding
     Ok(())
 }
 
-/// What never began is never undone.
+/// A step that never began is never rolled back.
 pub(super) fn s6_only_what_began(evidence: &Evidence<'_>) -> Finding {
     let began = ended(evidence, |fact| begins(fact).is_some());
     for node in undo_order(evidence) {
@@ -155,7 +154,7 @@ pub(super) fn s6_only_what_began(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What was undone, or given up, is not undone again.
+/// A step that was rolled back, or whose rollback was given up, is not rolled back again.
 pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
     let mut over = BTreeSet::new();
     for entry in evidence.journal() {
@@ -173,7 +172,7 @@ pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// What cannot be undone, or need not be, is not called to be undone.
+/// A step that cannot or need not be rolled back gets no rollback call.
 pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Finding {
     let called = ended(evidence, |fact| matches!(fact, Fact::RollbackCalled { .. }));
     for node in called {
@@ -198,7 +197,7 @@ pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Findin
     Ok(())
 }
 
-/// Whoever cancels a run that goes back changes nothing.
+/// Cancelling a run that rolls back changes nothing.
 pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
     let began = evidence
         .journal()
@@ -214,7 +213,7 @@ pub(super) fn s10_cancel_does_not_stop_it(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// Everything that was to be undone was tried, whatever became of the others.
+/// Every rollback was tried, whatever became of the others.
 pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) -> Finding {
     let over = ended(evidence, |fact| {
         matches!(fact, Fact::RolledBack { .. } | Fact::RollbackFailed { .. })
@@ -228,7 +227,7 @@ pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) ->
     Ok(())
 }
 
-/// The result says why the run went back, and what is left.
+/// The result says why the run rolled back, and what is left.
 pub(super) fn s12_first_cause_and_all_that_is_left(evidence: &Evidence<'_>) -> Finding {
     let began = evidence.journal().iter().find_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame: 0, failure, .. } => Some((entry.seq, failure)),
@@ -253,7 +252,7 @@ pub(super) fn s12_first_cause_and_all_that_is_left(evidence: &Evidence<'_>) -> F
     Ok(())
 }
 
-/// Whoever found out what became of a call is named, and said it about this step.
+/// Whoever settled a doubt is named, with the step that it was about.
 pub(super) fn s16_who_said_so(evidence: &Evidence<'_>) -> Finding {
     for turn in &evidence.story.turns {
         for entry in &evidence.story.journal[turn.entries.clone()] {

@@ -26,7 +26,8 @@ pub(super) fn e1_settled_is_settled(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A call leaves only in the turn that announces it, with what was announced; so does a question.
+/// A call is sent only in the turn that announces it, with the announced arguments; so is a
+/// question.
 pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
     for turn in &evidence.story.turns {
         let entries = &evidence.story.journal[turn.entries.clone()];
@@ -65,7 +66,7 @@ pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
         }
         demand!(announced.is_empty(), "announced and not called: {announced:?}");
         demand!(sought.is_empty(), "announced and not looked for: {sought:?}");
-        // Whoever takes over asks again what was announced before.
+        // The next engine asks again what was announced before.
         let again = turn.word.resumes();
         demand!(again || asks <= asked, "asked without an announcement");
     }
@@ -192,7 +193,7 @@ pub(super) fn e7_keys(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// An answer that nobody waits for is written down as late, and nothing else happens.
+/// An answer that is no longer awaited is recorded as late, and nothing else happens.
 pub(super) fn e8_late_answers_change_nothing(evidence: &Evidence<'_>) -> Finding {
     let mut answered = BTreeSet::new();
     for turn in &evidence.story.turns {
@@ -308,7 +309,7 @@ pub(super) fn e12_failures_are_no_values(evidence: &Evidence<'_>) -> Finding {
                 || matches!(&turn.word, Word::Answered(call, Answer::Value(value))
                 if call.node == *node && value == output);
             demand!(returned, "`{}` succeeds without an answer", evidence.path(*node));
-            // Of work that nobody saw the result of, nothing is claimed.
+            // Work without a known result claims nothing.
             let tool = evidence.tool(*node);
             let fits = output.is_null()
                 || tool.output.as_ref().is_none_or(|schema| schema.violations(output).is_empty());

@@ -76,7 +76,7 @@ fn last_call_over(evidence: &Evidence<'_>) -> u64 {
 pub(super) fn c3_timers_are_not_early(evidence: &Evidence<'_>) -> Finding {
     let mut due: BTreeMap<NodeId, u64> = BTreeMap::new();
     for turn in &evidence.story.turns {
-        // How long nobody was there is not known to whoever takes over: a rest may be over then.
+        // The next engine does not know how long no engine ran: a pause may be over by then.
         if turn.word.resumes() {
             due.values_mut().for_each(|at| *at = turn.now);
         }
@@ -172,7 +172,7 @@ pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     }
     let timeout = evidence.story.plan.composition.timeout_ms;
     if let Some(timeout) = timeout {
-        // Whoever takes over cannot know how long nobody was there; it gives the time once more.
+        // The next engine cannot know how long no engine ran; it grants the time once more.
         let engines =
             1 + evidence.story.turns.iter().filter(|turn| turn.word.resumes()).count() as u64;
         let (over, most) = (last_call_over(evidence), (timeout + grace_ms(evidence)) * engines);

@@ -1,4 +1,4 @@
-//! How a composition must end, and what it must take back.
+//! How a composition must end, and what it must roll back.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::scope::Sight;
 use super::tool::candidate_call;
 use super::{Back, End, Made, Model, Verdict, sibling};
 
-/// Attempts to take one step back.
+/// Attempts to roll back one step.
 const UNDO_TRIES: usize = 5;
 
 impl Model<'_> {
@@ -46,12 +46,12 @@ impl Model<'_> {
         Verdict { status, output, ends, calls, back, kept, wrong }
     }
 
-    /// What was taken back so far, or could not be.
+    /// The steps that were rolled back so far, or could not be.
     fn handled(&self) -> BTreeSet<NodeId> {
         self.back.iter().flat_map(|(_, steps)| steps.iter().map(|(node, _)| *node)).collect()
     }
 
-    /// The result without what was taken back.
+    /// The result without the steps that were rolled back.
     fn remaining(&self) -> Value {
         let result = self.result(0, false).unwrap_or_default();
         if self.story.plan.composition.output.is_some() {
@@ -89,8 +89,8 @@ impl Model<'_> {
         if reached { RunStatus::Partial } else { RunStatus::Failed }
     }
 
-    /// A composition that failed takes back what it did, where that is asked for; whether it went
-    /// back at all.
+    /// A composition that failed rolls back its steps, where that is requested; returns whether it
+    /// did.
     pub(super) fn goes_back(&mut self, root: u32) -> bool {
         let handling = &self.trace.frame(root).plan.composition.error_handling;
         let wanted = handling.rollback_on_failure || self.strategy(root) == Strategy::Rollback;
@@ -116,7 +116,7 @@ impl Model<'_> {
         true
     }
 
-    /// Everything below that was done, or may have been, and is to be taken back; last settled
+    /// Every step below that was done, or may have been, and is to be rolled back; last settled
     /// first.
     fn to_undo(&self, root: u32) -> Vec<NodeId> {
         let handled = self.handled();
@@ -140,7 +140,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether what a step did is anything that could have to be taken back.
+    /// Whether a step did anything that a rollback could concern.
     fn is_traceable(&self, node: NodeId) -> bool {
         let step = self.trace.step(node);
         match self.undo_of(node) {
@@ -156,7 +156,7 @@ impl Model<'_> {
         }
     }
 
-    /// Whether a step around has an undo of its own for the attempt that this one was part of.
+    /// Whether an enclosing step has its own rollback for the attempt that this one was part of.
     fn is_covered(&self, node: NodeId) -> bool {
         let mut frame = node.frame;
         while let Some(around) = self.trace.frame(frame).parent {

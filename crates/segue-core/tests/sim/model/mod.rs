@@ -1,10 +1,10 @@
-//! The reference: what a composition means, worked out from its text and from what the world
-//! answered, by plain recursion over bodies and steps.
+//! The reference: the meaning of a composition, computed from its text and the world's answers, by
+//! plain recursion over bodies and steps.
 //!
-//! It shares nothing with the machine but the composition and the evaluator of expressions. It is
-//! told *when* things happened, by places in the journal, since chance decides that; it works out
-//! *what* must have happened: how every step ended and with which value, every call and its
-//! arguments, everything that is undone and in which order, and how the run ends.
+//! It shares nothing with the machine but the composition and the evaluator of expressions. It
+//! reads from the journal *when* things happened, since that is random; it computes *what* must
+//! have happened: how every step ended and with which value, every call and its arguments, every
+//! rollback and their order, and how the run ends.
 
 mod back;
 mod kinds;
@@ -43,7 +43,7 @@ pub(crate) enum Back {
     Left,
 }
 
-/// What is known of a step when it has ended.
+/// The facts about a step when it has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
@@ -86,7 +86,7 @@ pub(crate) struct Verdict {
     pub(crate) output: Value,
     pub(crate) ends: BTreeMap<NodeId, Ended>,
     pub(crate) calls: Vec<Made>,
-    /// What is taken back, in order, and what became of it: for each composition that goes back.
+    /// The rollbacks in order, and their outcomes: for each composition that rolls back.
     pub(crate) back: Vec<(u32, Vec<(NodeId, Back)>)>,
     /// What stays because something irrevocable needed it.
     pub(crate) kept: BTreeSet<NodeId>,
@@ -191,7 +191,7 @@ impl Model<'_> {
         self.activations[&self.trace.frame(frame).activation].strategy
     }
 
-    /// A failed step stops its body, unless the strategy goes on.
+    /// A failed step stops its body, unless the strategy continues.
     fn stops(&self, node: NodeId, failure: &Failure) -> bool {
         let action = self.trace.step(node).on_failure.action;
         self.strategy(node.frame) != Strategy::PartialSuccess
@@ -224,7 +224,7 @@ impl Model<'_> {
         facts.map(|at| &journal[*at]).find(|entry| settles(&entry.fact)).map(|entry| entry.seq)
     }
 
-    /// Where a step is first heard of.
+    /// Where a step first occurs in the journal.
     fn began(&self, node: NodeId) -> Option<u64> {
         let facts = self.trace.facts(node).iter();
         facts
@@ -326,8 +326,8 @@ impl Model<'_> {
         template.eval(&Sight::new(self, node.frame), &self.limits).map_err(expression)
     }
 
-    /// A step that failed: its author may have had a value ready. Nobody continues over a denial
-    /// or over doubt.
+    /// A step that failed: its author may have given a default. No default covers a denial or
+    /// doubt.
     fn failed(&self, node: NodeId, ended: &Ended, mut failure: Failure) -> End {
         let step = self.trace.step(node);
         failure.in_doubt |= ended.was_in_doubt;
@@ -459,7 +459,7 @@ impl Model<'_> {
     fn has_doubt(&self, frame: u32, before: u64) -> bool {
         self.nodes_of(frame).into_iter().any(|node| {
             let known = self.settled_seq(node).is_some_and(|seq| seq < before);
-            // What was taken back, or could not be, is no longer in question.
+            // A step that was rolled back, or could not be, is settled.
             let handled = self.back.iter().any(|(_, steps)| steps.iter().any(|(n, _)| *n == node));
             let own =
                 known && !handled && self.ends.get(&node).is_some_and(|ended| ended.end.in_doubt());

@@ -1,4 +1,5 @@
-//! What a step that calls a tool must come to: attempts, then fallbacks, then its author's word.
+//! The outcome of a step that calls a tool: attempts, then fallbacks, then the author's
+//! `on_failure`.
 
 use std::sync::Arc;
 
@@ -28,10 +29,10 @@ enum Probed {
 /// What one attempt came to.
 enum Tried {
     Value(Value),
-    /// It did its work, and nobody can say what it returned.
+    /// It did its work, and its value is unknown.
     Done,
     Failure(Failure),
-    /// Nobody knows whether it did its work, and nobody is asked any more.
+    /// It is unknown whether it did its work, and no person is asked any more.
     Unknown(Failure),
     /// It was ended, or never made because everything around it ended.
     Cancelled {
@@ -85,8 +86,8 @@ impl<'a> Model<'a> {
         self.story.started.options.approved || self.story.plan.composition.atomic
     }
 
-    /// Whether a call asks for its undo: the author, and not the tool, would have a destructive one
-    /// called when something fails.
+    /// Whether a call asks because of its rollback: the author, not the tool, declares a
+    /// destructive one for the case of a failure.
     fn undo_asks(&self, node: NodeId, step: &Step, tool: &ToolSpec) -> bool {
         let StepRollback::Call(undo) = &step.rollback else { return false };
         let by = undo.tool.as_ref().unwrap();
@@ -308,8 +309,8 @@ impl<'a> Model<'a> {
         self.story.turns.get(turn).is_some_and(|told| matches!(told.word, Word::ResumedToEnd))
     }
 
-    /// Whether a person is asked about a doubt: always while things go on; after a stop only where
-    /// something is taken back next, and never about what lost a race.
+    /// Whether a person is asked about a doubt: always while the run continues; after a stop only
+    /// before a rollback, and never about the loser of a race.
     fn asks_a_person(&self, node: NodeId) -> bool {
         if !self.stopped_at(node.frame) {
             return true;
@@ -423,7 +424,7 @@ impl<'a> Model<'a> {
         loop {
             let decided = |word: &Word| matches!(word, Word::Decided(at, ..) if *at == node);
             let Some(turn) = self.told_from(self.now, decided) else { return cancelled };
-            // Everything around has stopped, and nobody wanted to find out.
+            // Everything around has stopped, and the doubt was not settled.
             let settled = self.settled_seq(node).unwrap_or(u64::MAX);
             if settled < self.turn_seq(turn) {
                 if !self.trace.stopped_before(node.frame, settled) {
@@ -579,19 +580,19 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Whether a call needs a yes: it destroys, or nobody knows what it does. A composition asks for
+/// Whether a call needs an approval: it destroys, or its effect is unknown. A composition asks for
 /// each of its calls.
 fn asks(tool: &ToolSpec) -> bool {
     let unknown_or_worse = matches!(tool.annotations.impact(), Impact::Destroys | Impact::Unknown);
     tool.composition.is_none() && (unknown_or_worse || tool.confirm == ConfirmPolicy::Always)
 }
 
-/// The code of what is not in doubt.
+/// The code of a failure that is not in doubt.
 fn certain(code: Code) -> Code {
     if code == Code::InDoubt { Code::Unreachable } else { code }
 }
 
-/// Whether a call may be made twice: by the author's word, else by the tool's.
+/// Whether a call may be made twice: as the author declares, else as the tool does.
 fn repeatable(step: &Step, tool: &ToolSpec) -> bool {
     let known = tool.annotations;
     let declared = known.read_only == Some(true) || known.idempotent == Some(true);
