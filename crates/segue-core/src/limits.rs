@@ -80,7 +80,7 @@ pub struct Limits {
     pub breaker_open_ms: u64,
     /// The longest duration that may be asked for.
     pub duration_ms_max: u64,
-    /// The longest wait that a tool may ask for with `Retry-TransitionCause`.
+    /// The longest wait that a tool may ask for with `Retry-After`.
     pub retry_after_ms_max: u64,
     /// Findings reported for one document; the rest is counted.
     pub diagnostics_max: usize,

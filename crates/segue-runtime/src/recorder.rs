@@ -1,6 +1,6 @@
 //! Records every tool answer of a run, so that a test can replay the run.
 //!
-//! [`Recorder::wrap`] puts the outermost runner around each tool: it sees answers after redaction
+//! `Recorder::wrap` puts the outermost runner around each tool: it sees answers after redaction
 //! and after injected faults.
 
 use std::sync::{Arc, Mutex, PoisonError};

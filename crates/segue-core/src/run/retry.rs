@@ -71,7 +71,7 @@ mod tests {
         assert!(drawn.len() > 80 && drawn.iter().all(|delay| *delay <= 100));
     }
 
-    /// C7: `Retry-TransitionCause` is honoured up to its cap.
+    /// C7: `Retry-After` is honoured up to its cap.
     #[test]
     fn retry_after_is_honoured_and_capped() {
         let limits = Limits::default();

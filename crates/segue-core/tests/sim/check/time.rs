@@ -162,7 +162,7 @@ pub(super) fn c6_rests_are_within_their_cap(evidence: &Evidence<'_>) -> Finding 
     Ok(())
 }
 
-/// What a tool asks for with `Retry-TransitionCause` is honoured, up to the limit; a run's own time ends the
+/// What a tool asks for with `Retry-After` is honoured, up to the limit; a run's own time ends the
 /// rest.
 pub(super) fn c7_retry_after_is_honoured(evidence: &Evidence<'_>) -> Finding {
     let limit = Limits::default().retry_after_ms_max;
