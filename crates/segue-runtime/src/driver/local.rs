@@ -241,9 +241,8 @@ impl<'a> Driver<'a> {
     }
 
     async fn until_finished(&mut self, cancel: BoxFuture<'a, Arc<str>>) -> Result<(), StoreError> {
-        // Polled among the calls: when every future was polled and none is ready,
-        // `FuturesUnordered` has itself woken once more. With this one in the set there is always
-        // one that is pending.
+        // In the same set as the calls: `FuturesUnordered` yields once it has polled as many
+        // futures as it holds. With this one it holds more than there are calls to poll.
         self.wait_for(cancel.map(Completion::Cancelled));
         self.may_be_cancelled = true;
         while !self.run.is_finished() {
