@@ -1,4 +1,4 @@
-//! One call in flight: a future that ends with its answer, its timeout or its abortion.
+//! One call in flight: a future that ends with an answer, at its timeout, or when the run aborts it.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -105,8 +105,8 @@ pub(super) enum CallEnd {
     Abandoned,
 }
 
-/// A call in flight. It ends with the answer, the timeout or the run's abortion, whichever comes
-/// first. Dropping the runner's future aborts the call.
+/// A call in flight. It ends with the answer, at its timeout, or when the run aborts it, whichever
+/// comes first. Dropping the runner's future aborts the call.
 pub(super) struct CallFuture<'a> {
     id: CallId,
     tool: ToolId,
