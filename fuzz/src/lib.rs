@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use segue_core::compile::document::{Budget, Node, read};
+use segue_core::compile::document::{Node, ReadLimits, read};
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
@@ -42,7 +42,7 @@ pub static LIMITS: LazyLock<Arc<Limits>> = LazyLock::new(|| {
 pub static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let text = include_str!("../../crates/segue-core/tests/corpus/tools.yaml");
     let source = Source::new("tools.yaml", text);
-    let root = read(&source, Budget::for_documents(&Limits::default())).expect("a fixture");
+    let root = read(&source, ReadLimits::for_documents(&Limits::default())).expect("a fixture");
     let tools = root.get("tools").map_or(&[][..], Node::items);
     Catalog::new(tools.iter().map(|node| Arc::new(tool(node))))
 });

@@ -263,7 +263,7 @@ async fn a_damaged_or_missing_store_is_said_to_be_so() {
     fs::write(dir.path().join("data/checkpoints.db"), "this is not a database, at all".repeat(100))
         .unwrap();
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
-    assert!(message.contains("checkpoints.db") && message.contains("no database"), "{message}");
+    assert!(message.contains("checkpoints.db") && message.contains("not a database"), "{message}");
     let bench = Bench::with(|config| {
         config.checkpoints = CheckpointLocation::File("/proc/none/x.db".into())
     });

@@ -328,7 +328,7 @@ async fn a_source_that_is_gone_is_left_alone() {
     }
     assert_eq!(*gone.0.lock().unwrap(), 20);
     let view = run(&engine, one).await;
-    assert!(view.errors[0].message.contains("left alone"), "{:?}", view.errors);
+    assert!(view.errors[0].message.contains("are paused"), "{:?}", view.errors);
     tokio::time::advance(Duration::from_millis(5_001)).await;
     for _ in 0..10 {
         run(&engine, one).await;

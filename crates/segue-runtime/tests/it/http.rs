@@ -217,7 +217,7 @@ async fn redirects_are_followed_within_reason() {
         assert_eq!(last.ends_with("text"), then.starts_with("POST"), "{last}");
     }
     assert!(refusal(post("/loop").await).1.contains("more than 5 times"));
-    assert!(refusal(post("/nowhere").await).1.contains("no address"));
+    assert!(refusal(post("/nowhere").await).1.contains("invalid address"));
     assert_eq!(refusal(post("/file").await).0, Code::PolicyViolation);
 }
 

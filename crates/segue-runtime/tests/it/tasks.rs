@@ -57,7 +57,7 @@ async fn a_task_is_followed_to_its_end() {
         ("fails", &GENERATIONS, refused(Code::ToolError, "the disk is full")),
         ("breaks", &GENERATIONS, refused(Code::ToolError, "out of memory")),
         ("asks", &GENERATIONS, refused(Code::Denied, "`h` asks a person: “Which name?”")),
-        ("asks_for_a_model", &GENERATIONS[1..], refused(Code::Denied, "no form")),
+        ("asks_for_a_model", &GENERATIONS[1..], refused(Code::Denied, "not a form")),
         ("odd", &GENERATIONS, refused(Code::ToolError, "`sleeping`")),
         ("empty", &GENERATIONS[1..], refused(Code::ToolError, "no result")),
         ("cancels", &GENERATIONS, doubtful("cancelled its task")),
