@@ -1,5 +1,5 @@
-//! What a clock cannot say on a busy machine: instructions, and memory. Each is measured in a process
-//! of its own, this program started again.
+//! Instructions and memory, which a busy machine does not distort. Each is measured in its own
+//! process, this program started again.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ const RUNS: (u64, u64) = (20, 120);
 /// The same for compiling, which takes as long as thousands of runs and does the same each time.
 const COMPILATIONS: (u64, u64) = (1, 3);
 
-/// Does one workload again and again: for counting, and for whoever wants to profile.
+/// Repeats one workload, for counting and for profilers.
 pub(crate) fn repeat(key: &str, side: &str, times: u64) -> Result<(), String> {
     let mut workload = workload::named(key).ok_or_else(|| format!("no workload `{key}`"))?;
     let work = match side {
@@ -24,7 +24,7 @@ pub(crate) fn repeat(key: &str, side: &str, times: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Instructions of steps, items and runs, counted by callgrind on one thread.
+/// Instructions per step, item and run, counted by callgrind on one thread.
 pub(crate) fn rows() -> Vec<Row> {
     let row = |name: &str, key, most: f64, steps: u64| {
         let floor = instructions(key, "floor")? / (steps as f64);
@@ -88,7 +88,7 @@ fn collected(key: &str, side: &str, times: u64) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-/// The memory that W6 needs at most, the text it was read from included.
+/// The peak memory of W6, including the text that its input is read from.
 pub(crate) fn peak_row() -> Option<Row> {
     let output = Command::new(std::env::current_exe().ok()?).arg("large").output().ok()?;
     let kib: u64 = String::from_utf8(output.stdout).ok()?.trim().parse().ok()?;
@@ -102,7 +102,7 @@ pub(crate) fn peak_row() -> Option<Row> {
     })
 }
 
-/// Runs W6 once and prints the most memory that this process has had, in KiB.
+/// Runs W6 once and prints the peak memory of this process, in KiB.
 pub(crate) fn large() {
     workload::large_alone();
     print(&scale::peak_kib().to_string());

@@ -1,4 +1,4 @@
-//! A tiny server, to be called: it answers with what it was given, at once or after a while.
+//! A tiny server for the benchmarks: it returns its arguments, at once or after a delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ impl Echo {
     }
 }
 
-/// What the tools take and give: a record, every member of it described.
+/// The input and output schema: a record with every member described.
 fn schema() -> Arc<JsonObject> {
     let text = json!({ "type": "string" });
     let schema = json!({
@@ -97,7 +97,7 @@ impl ServerHandler for Echo {
     }
 }
 
-/// The server in this process; what is returned is the client's end.
+/// The server in this process; returns the client's end.
 pub(crate) fn local() -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(async move {
@@ -108,7 +108,7 @@ pub(crate) fn local() -> DuplexStream {
     ours
 }
 
-/// Serves on standard input and output until they are closed.
+/// Serves on stdin and stdout until they are closed.
 pub(crate) fn on_stdio() -> Result<(), String> {
     runtime().block_on(async {
         let service = Echo::new().serve(stdio_pipes()).await.map_err(|error| error.to_string())?;
@@ -116,7 +116,7 @@ pub(crate) fn on_stdio() -> Result<(), String> {
     })
 }
 
-/// Serves at a free port of this machine, which it prints, until its standard input is closed.
+/// Serves at a free local port, which it prints, until its stdin is closed.
 pub(crate) fn on_http() -> Result<(), String> {
     runtime().block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;

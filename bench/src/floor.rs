@@ -1,10 +1,11 @@
-//! What one would write by hand, without an engine: the floor that Segue is compared with.
+//! The floor that Segue is compared with: the code that a programmer would write by hand, without
+//! an engine.
 //!
-//! It is an inline dataflow over plain `serde_json` values. A step says which tool it calls and where
-//! each argument comes from; a step starts when what it needs is there; all calls are futures polled
-//! in one place (`FuturesUnordered`), none is a task of its own. Arguments are built anew for every
-//! call, and a value that is read is cloned, every text and every map, as a program does that does not
-//! share. It checks nothing, writes nothing down, cannot be stopped and cannot fail.
+//! It is an inline dataflow over plain `serde_json` values. A step names its tool and the source of
+//! each argument, and starts when its inputs are there. All calls are futures polled in one place
+//! (`FuturesUnordered`), none is a task. Arguments are built anew for every call, and every value
+//! that is read is cloned, with every text and map in it, as in a program that does not share
+//! values. The floor checks nothing, writes no journal, cannot be stopped and cannot fail.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +17,13 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::journal::Journal;
 
-/// A tool, called by hand.
+/// A tool that is called by hand.
 #[async_trait]
 pub(crate) trait FloorTool: Send + Sync {
     async fn call(&self, args: Json) -> Json;
 }
 
-/// Answers with what it was given.
+/// Returns its arguments.
 pub(crate) struct Echo;
 
 #[async_trait]
@@ -32,20 +33,20 @@ impl FloorTool for Echo {
     }
 }
 
-/// Where an argument comes from: a member of the input or of a step's value, or it is a number.
+/// Where an argument comes from: a member of the input or of a step's value, or a number.
 pub(crate) enum From {
     Input(&'static str),
     Step(usize, &'static str),
     Number(usize),
 }
 
-/// A step by hand: its arguments by name, and so what it needs.
+/// A step: its arguments by name, from which its needs follow.
 pub(crate) struct FloorStep {
     pub(crate) id: String,
     pub(crate) arguments: Vec<(String, From)>,
 }
 
-/// Steps in an order in which they can run, and who waits for whom.
+/// Steps in an order in which they can run, and the dependants of each.
 pub(crate) struct Flow {
     steps: Arc<Vec<FloorStep>>,
     dependants: Vec<Vec<usize>>,
@@ -67,7 +68,7 @@ impl Flow {
         Flow { steps, dependants, waiting }
     }
 
-    /// Runs every step once; the value of each.
+    /// Runs every step once, and returns their values.
     pub(crate) async fn run(&self, tool: &dyn FloorTool, input: &Json) -> Vec<Json> {
         let mut waiting = self.waiting.clone();
         let mut values = vec![Json::Null; self.steps.len()];
@@ -91,8 +92,8 @@ impl Flow {
         values
     }
 
-    /// The same with a journal: the value of every step is durable before anybody reads it. What has
-    /// happened is written together. That a call is about to leave is not written.
+    /// The same with a journal: the value of every step is durable before another step reads it.
+    /// Values that are ready together are written together. The start of a call is not written.
     pub(crate) async fn run_durably(
         &self,
         tool: &dyn FloorTool,
@@ -147,7 +148,8 @@ impl Flow {
     }
 }
 
-/// A loop by hand: a call per item, so many at once, the values in the order of the items.
+/// A loop: one call per item, `at_once` of them in flight, with the values in the order of the
+/// items.
 pub(crate) async fn map(tool: &dyn FloorTool, items: &[Json], at_once: usize) -> Vec<Json> {
     let mut values = vec![Json::Null; items.len()];
     let mut calls = FuturesUnordered::new();
@@ -165,7 +167,7 @@ pub(crate) async fn map(tool: &dyn FloorTool, items: &[Json], at_once: usize) ->
     }
 }
 
-/// A record of about 200 bytes, as tools answer with.
+/// A record of about 200 bytes, as tools return it.
 pub(crate) fn record() -> Json {
     json!({
         "id": "c0ffee12-7a31",
@@ -218,7 +220,7 @@ pub(crate) fn layered(steps: usize, width: usize) -> Vec<FloorStep> {
     (0..steps).map(step).collect()
 }
 
-/// Names → positions, who waits for whom, and one valid order: what planning a graph costs by hand.
+/// Names → positions, dependants and one valid order: the cost of planning a graph by hand.
 pub(crate) fn plan(steps: &[(String, Vec<String>)]) -> (Vec<Vec<usize>>, Vec<usize>) {
     let by_name: HashMap<&str, usize> =
         steps.iter().enumerate().map(|(at, (id, _))| (id.as_str(), at)).collect();

@@ -1,4 +1,4 @@
-//! Plan, and how compiling grows.
+//! The cost of planning, and how compiling grows.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::floor::{self, From};
 use crate::measure::{Clock, Row, compare, interval, median, median_time, show};
 use crate::workload::{Workload, lazily, source};
 
-/// Steps side by side in the layered graph.
+/// Steps per layer of the layered graph.
 pub(crate) const WIDTH: usize = 20;
 
 pub(crate) fn catalog() -> Catalog {
@@ -26,7 +26,7 @@ pub(crate) fn catalog() -> Catalog {
     Catalog::new([Arc::new(spec)])
 }
 
-/// The limits of documents, wide enough for ten thousand steps.
+/// Document limits that admit ten thousand steps.
 pub(crate) fn limits() -> Limits {
     Limits { document_nodes_max: 2_000_000, document_bytes_max: 64 << 20, ..Limits::default() }
 }

@@ -2,12 +2,13 @@
 //!
 //! The machine is noisy, so only ratios mean anything: floor and engine alternate (A B B A), and
 //! the median of the pairs' ratios is reported with a bootstrap interval. Instructions are counted
-//! beside the clock, and are the same on a busy machine.
+//! too; they do not depend on the load of the machine.
 //!
-//! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it: `instructions`
-//! counts only, `time w1` times one workload, `durable` measures the store, `durable w3` a part of it, `mcp` measures
-//! calls of MCP servers, `repeat w1 engine 1000` and `repeat durable w1 1000` do the work for a profiler. Apart from it:
-//! `scale` checks large runs and their memory.
+//! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it:
+//! `instructions` only counts, `time w1` times one workload, `durable` measures the store, `durable
+//! w3` a part of it, `mcp` measures calls of MCP servers, `repeat w1 engine 1000` and `repeat
+//! durable w1 1000` repeat the work for a profiler. Separately, `scale` checks large runs and their
+//! memory.
 
 mod count;
 mod durable;
@@ -27,8 +28,8 @@ use std::time::Duration;
 use measure::{Clock, Row, compare};
 use workload::Workload;
 
-/// The allocator's settings: it gives nothing back while something is measured. Without them a side
-/// that frees a lot at once pays for the same pages again in every round.
+/// Settings of the allocator: it returns no memory to the system during a measurement. Without them
+/// a side that frees a lot at once would pay for the same pages again in every round.
 const HEAP: [(&str, &str); 2] =
     [("MALLOC_TRIM_THRESHOLD_", "2000000000"), ("MALLOC_MMAP_THRESHOLD_", "2000000000")];
 
@@ -77,7 +78,7 @@ fn main() -> Result<(), String> {
     Ok(())
 }
 
-/// This program once more, with the allocator's settings, which are read when a process starts.
+/// Starts this program again with the allocator's settings, which a process reads at its start.
 fn again_with_heap() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let status = Command::new(program).args(std::env::args_os().skip(1)).envs(HEAP).status();
@@ -114,7 +115,8 @@ fn timed(workload: Workload) -> Row {
     compare(Clock::Processor, &mut floor, &mut engine).row(&name, most, steps)
 }
 
-/// W6 has a time of its own: beside a clone of the value, which no engine should make, any is good.
+/// W6 has an absolute target: compared with a clone of the value, which no engine should make, any
+/// time looks good.
 fn large() -> Row {
     const MOST: Duration = Duration::from_micros(400);
     let Workload { name, most, steps, mut floor, mut engine } = workload::large();

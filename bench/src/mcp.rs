@@ -1,8 +1,8 @@
 //! W7: calls of a tiny server, by the bare client of the protocol library and through the engine.
 //!
-//! Client and server share one core, so that nobody waits for another core to wake. What is counted
-//! is the processor's time of both, of all threads: what passes on that core when nobody else is on
-//! it.
+//! Client and server share one core, so that neither waits for another core to wake. The CPU time
+//! of both, with all threads, is measured: the time that would pass on that core if it were idle
+//! otherwise.
 
 use std::hint::black_box;
 use std::io::{BufRead as _, BufReader};
@@ -36,9 +36,9 @@ use crate::{count, echo, graph};
 
 /// Calls in a chain.
 const STEPS: usize = 10;
-/// Chains between two looks at the clock, which reads files for the time of others.
+/// Chains between two readings of the clock, which reads files for the CPU time of child processes.
 const CHAINS: usize = 50;
-/// Calls at once.
+/// Concurrent calls.
 const AT_ONCE: usize = 64;
 
 /// How the server is reached.
@@ -92,8 +92,8 @@ fn this_program() -> String {
     program.to_str().expect("its path is text").to_owned()
 }
 
-/// Where the server over HTTP is: one for this process, started when it is first needed. It ends when
-/// its input does, with this process.
+/// The URL of the HTTP server: one for this process, started at the first use. It ends when its
+/// stdin closes, with this process.
 fn url() -> String {
     static SERVER: LazyLock<(Child, String)> = LazyLock::new(|| {
         let mut child = Command::new(this_program())
@@ -110,8 +110,8 @@ fn url() -> String {
     SERVER.1.clone()
 }
 
-/// What the bare client says of itself with every call: what the engine says, so that the server has
-/// the same to read.
+/// The client metadata of the bare client. It equals the engine's, so that the server reads the
+/// same.
 fn says() -> ClientConfig {
     let mut offered = ClientCapabilities::default();
     let forms = FormElicitationCapability::new().with_schema_validation(true);
@@ -125,13 +125,13 @@ fn says() -> ClientConfig {
 struct Bare {
     runtime: Runtime,
     client: RunningService<RoleClient, ClientConfig>,
-    /// The server, if it was started for this client. It ends when the client does.
+    /// The server, if it was started for this client. It ends with the client.
     _server: Option<tokio::process::Child>,
 }
 
 impl Bare {
     fn new(way: Way) -> Bare {
-        // The same era as the engine finds.
+        // The same era as the engine uses.
         let lifecycle = ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         };
@@ -150,7 +150,7 @@ impl Bare {
                     (says().serve_with_lifecycle(pipes, lifecycle).await, Some(server))
                 }
                 Way::Http => {
-                    // The library's client has TLS, and wants to know whose.
+                    // The library's client uses TLS and needs a default provider.
                     let _ = rustls::crypto::ring::default_provider().install_default();
                     let config = StreamableHttpClientTransportConfig::with_uri(url());
                     let transport = StreamableHttpClientTransport::from_config(config);
@@ -173,7 +173,7 @@ impl Bare {
         result.structured_content.expect("the answer has a structure")["value"].take()
     }
 
-    /// Each call gets what the one before answered.
+    /// Each call gets the answer of the one before it.
     async fn chain(&self) -> Json {
         let mut value = record();
         for _ in 0..STEPS {
@@ -219,7 +219,7 @@ impl Ours {
     }
 }
 
-/// So many chains, one after the other.
+/// A number of chains, one after the other.
 pub(crate) fn chain(way: Way, chains: usize) -> Workload {
     Workload {
         name: format!("W7 chain of {STEPS} {}, per call", way.name()),
@@ -285,7 +285,7 @@ fn timed(way: Way) -> Row {
     }
 }
 
-/// The instructions of a call in this process: the server's are counted only where it is in it.
+/// The instructions of a call in this process; the server's count only when it is in process.
 fn counted(way: Way) -> Option<Row> {
     let floor = count::instructions(way.key(), "floor")? / STEPS as f64;
     let engine = count::instructions(way.key(), "engine")? / STEPS as f64;
@@ -299,10 +299,11 @@ fn counted(way: Way) -> Option<Row> {
     })
 }
 
-/// What can be measured by itself.
+/// The parts that can be measured alone.
 pub(crate) const PARTS: [&str; 3] = ["instructions", "time", "at-once"];
 
-/// Measures in a process that has one core. If it is everything, its part of the page is written.
+/// Measures in a process that is pinned to one core. With all parts it writes its section of the
+/// page.
 pub(crate) fn report(parts: &[&str]) -> Result<(), String> {
     let status = Command::new("taskset")
         .args(["-c", "0"])
@@ -314,7 +315,7 @@ pub(crate) fn report(parts: &[&str]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// The same, in that process.
+/// The measurement itself, in the pinned process.
 pub(crate) fn pinned(parts: &[&str]) {
     let mut rows = Vec::new();
     for part in parts {

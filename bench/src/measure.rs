@@ -1,4 +1,4 @@
-//! How things are measured and shown.
+//! Measures pairs of floor and engine, and formats the results.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Pairs of floor and engine for one row.
+/// How many pairs of floor and engine one row takes.
 const PAIRS: usize = 25;
 
 /// One line of the table.
@@ -17,21 +17,21 @@ pub(crate) struct Row {
     pub(crate) engine: String,
     pub(crate) ratio: String,
     pub(crate) target: String,
-    /// Whether the target is met; nothing where there is none.
+    /// Whether the target is met; `None` without a target.
     pub(crate) met: Option<bool>,
 }
 
 /// Times of floor and engine, in pairs.
 pub(crate) struct Pairs(Vec<(Duration, Duration)>);
 
-/// What is read before and after a piece of work.
+/// The clock that is read before and after the work.
 #[derive(Clone, Copy)]
 pub(crate) enum Clock {
-    /// The time that this process had a processor for: what others do meanwhile does not count.
+    /// CPU time of this process: other processes do not count.
     Processor,
-    /// The same of this process and of those that it has started, together.
+    /// CPU time of this process and its children, together.
     Family,
-    /// The time that passed.
+    /// Wall time.
     Wall,
 }
 
@@ -46,8 +46,7 @@ impl Clock {
     }
 }
 
-/// The time that the processes that this one has started had a processor for, as the kernel tells it
-/// in files.
+/// The CPU time of the child processes, as the kernel reports it in `/proc`.
 fn children() -> Duration {
     let tasks = |process: &str| {
         let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
@@ -81,13 +80,14 @@ pub(crate) fn compare(clock: Clock, floor: &mut dyn FnMut(), engine: &mut dyn Fn
 }
 
 impl Pairs {
-    /// These and others, as one.
+    /// Merges two measurements.
     pub(crate) fn and(mut self, others: Pairs) -> Pairs {
         self.0.extend(others.0);
         self
     }
 
-    /// A line of the table; times are shown per one of `parts`, and the ratio may be `most`.
+    /// A row of the table. Times are shown per one of `parts`; a ratio up to `most` meets the
+    /// target.
     pub(crate) fn row(&self, name: &str, most: f64, parts: usize) -> Row {
         let ratios: Vec<f64> =
             self.0.iter().map(|(a, b)| b.as_secs_f64() / a.as_secs_f64()).collect();
@@ -104,8 +104,8 @@ impl Pairs {
         }
     }
 
-    /// What the engine takes more than the floor, per one of `parts`, in microseconds, and between
-    /// what bounds that is.
+    /// The time that the engine adds to the floor, per one of `parts`, in microseconds, with its
+    /// interval.
     pub(crate) fn added_micros(&self, parts: usize) -> (f64, f64, f64) {
         let added = |(a, b): &(Duration, Duration)| (b.as_secs_f64() - a.as_secs_f64()) * 1e6;
         let added: Vec<f64> = self.0.iter().map(|pair| added(pair) / parts as f64).collect();
@@ -113,13 +113,13 @@ impl Pairs {
         (median(&added), low, high)
     }
 
-    /// How long the engine takes.
+    /// The median time of the engine.
     pub(crate) fn engine(&self) -> Duration {
         median_time(self.0.iter().map(|(_, b)| *b))
     }
 }
 
-/// How long one call takes, long calls once and short ones often enough to be measured.
+/// The time of one call; short calls are repeated until they can be measured.
 fn time(clock: Clock, work: &mut dyn FnMut()) -> Duration {
     const ENOUGH: Duration = Duration::from_millis(20);
     let begun = clock.now();
@@ -188,22 +188,22 @@ pub(crate) fn table(rows: &[Row]) -> String {
     out
 }
 
-/// The page around the tables: what was measured, and against what.
+/// The page: what was measured against what, and the tables.
 pub(crate) fn page(memory: &str, durable: &str) -> String {
     format!("{PREFACE}\n## In memory\n\n{MEMORY}\n{memory}\n## Durable\n\n{DURABLE}\n{durable}")
 }
 
-/// Where the page is.
+/// The path of the page.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/RESULTS.md");
 
-/// Writes the page anew.
+/// Rewrites the page.
 pub(crate) fn write(page: &str) {
     if let Err(error) = std::fs::write(PAGE, page) {
         print(&format!("cannot write {PAGE}: {error}"));
     }
 }
 
-/// Writes one section of the page anew, and leaves the others as they are. A new one comes last.
+/// Rewrites one section of the page and leaves the others. A new section comes last.
 pub(crate) fn write_section(heading: &str, body: &str) {
     let page = std::fs::read_to_string(PAGE).unwrap_or_default();
     let begin = format!("\n## {heading}\n");

@@ -1,5 +1,5 @@
-//! The workloads, each twice: by hand and with the engine. No journal is kept: what is measured is
-//! the engine, not a disk.
+//! The workloads, each by hand and with the engine. No journal is kept, so that the engine is
+//! measured and not a disk.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -26,9 +26,9 @@ use crate::floor::{self, FloorStep, Flow, From, record};
 use crate::graph;
 use crate::mcp::{self, Way};
 
-/// Runs at once in W3.
+/// Concurrent runs in W3.
 const RUNS: usize = 64;
-/// Items of W4 that are under way at once.
+/// Concurrent items in W4.
 const ITEMS_AT_ONCE: usize = 16;
 /// Records of W6: about 10 MB of text.
 const LARGE_RECORDS: usize = 48_000;
@@ -36,15 +36,15 @@ const LARGE_RECORDS: usize = 48_000;
 /// One workload, by hand and with the engine.
 pub(crate) struct Workload {
     pub(crate) name: String,
-    /// The ratio that is allowed.
+    /// The highest ratio that meets the target.
     pub(crate) most: f64,
-    /// What a time is divided by before it is shown.
+    /// A time is divided by this before it is shown.
     pub(crate) steps: usize,
     pub(crate) floor: Box<dyn FnMut()>,
     pub(crate) engine: Box<dyn FnMut()>,
 }
 
-/// Answers with what it was given.
+/// Returns its arguments.
 struct Echo;
 
 #[async_trait]
@@ -54,7 +54,7 @@ impl ToolRunner for Echo {
     }
 }
 
-/// Keeps no runs.
+/// A store that keeps no runs.
 #[derive(Default)]
 pub(crate) struct Nowhere {
     beside: MemoryStore,
@@ -135,7 +135,7 @@ fn engine() -> Engine {
     engine_with(Arc::new(Nowhere::default()))
 }
 
-/// An engine with the one tool, that keeps its runs there.
+/// An engine with one tool and this store.
 pub(crate) fn engine_with(store: Arc<dyn Store>) -> Engine {
     let spec = graph::catalog().tools().next().expect("there is one tool").clone();
     Engine::builder()
@@ -162,7 +162,7 @@ pub(crate) async fn run(engine: &Engine, plan: &Arc<Plan>, input: &Value) -> Run
     view
 }
 
-/// The steps as a composition: what a step needs is what it reads, as people write it.
+/// The steps as a composition, where each reads its needs in expressions, as people write it.
 pub(crate) fn source(steps: &[FloorStep]) -> Source {
     let mut text = String::from("{\"name\":\"bench\",\"max_concurrency\":128,\"steps\":[");
     for (at, step) in steps.iter().enumerate() {
@@ -198,7 +198,7 @@ fn map_source() -> Source {
     Source::new("map.yaml", text)
 }
 
-/// The workload of a short name, for counting and for profilers.
+/// The workload with this key, for counting and for profilers.
 pub(crate) fn named(key: &str) -> Option<Workload> {
     match key {
         "w1" => Some(chain(10)),
@@ -212,8 +212,8 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
     }
 }
 
-/// Work on something that is made when it is first needed, so that each side has a heap of its own
-/// when it is counted alone.
+/// Runs work on a value that is made at the first use, so that each side has its own heap when it
+/// is counted alone.
 pub(crate) fn lazily<T: 'static>(
     make: impl Fn() -> T + 'static,
     work: impl Fn(&T) + 'static,
@@ -250,7 +250,7 @@ fn flow(name: &str, most: f64, steps: Vec<FloorStep>) -> Workload {
     }
 }
 
-/// W1, and how it grows.
+/// W1, in several sizes.
 pub(crate) fn chain(steps: usize) -> Workload {
     flow(&format!("W1 chain of {steps}, per step"), 2.0, floor::chain(steps))
 }
@@ -265,8 +265,8 @@ pub(crate) fn layered() -> Workload {
     Workload { steps: 1, ..layered }
 }
 
-/// W3: chains at once, shared out among as many threads as there are cores. Every thread polls its
-/// chains in turns.
+/// W3: concurrent chains, distributed over as many threads as there are cores. Each thread polls
+/// its chains in turns.
 pub(crate) fn many() -> Workload {
     const ROUNDS: usize = 8;
     const STEPS: usize = 10;
@@ -309,7 +309,7 @@ fn on_threads(threads: usize, work: &(dyn Fn() + Sync)) {
     });
 }
 
-/// W4, and how it grows.
+/// W4, in several sizes.
 pub(crate) fn map(count: usize) -> Workload {
     let items = move || -> Vec<Json> { (0..count).map(|_| record()).collect() };
     Workload {
@@ -335,7 +335,7 @@ pub(crate) fn map(count: usize) -> Workload {
     }
 }
 
-/// W6: the floor clones the value once; a program that does not share clones it at every step.
+/// W6: the floor clones the value once; a program that does not share would clone it at every step.
 pub(crate) fn large() -> Workload {
     let (runtime, engine) = (runtime(), engine());
     let plan = plan(&engine, &source(&floor::chain(3)));
@@ -361,7 +361,7 @@ pub(crate) fn large_alone() {
     pass_through(&runtime, &engine, &plan, &input);
 }
 
-/// What comes out is what went in: the same memory, not a copy.
+/// The output must share its memory with the input, not be a copy.
 fn pass_through(runtime: &Runtime, engine: &Engine, plan: &Arc<Plan>, input: &Value) {
     let view = runtime.block_on(run(engine, plan, input));
     let last = view.results.get("s2").and_then(|result| result.get("value"));

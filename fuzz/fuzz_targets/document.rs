@@ -1,5 +1,5 @@
-//! A document through everything that is done with one: read, checked, converted, planned, drawn, dry-run,
-//! run with tools that answer at once, and shown.
+//! A document through every stage: read, checked, converted, planned, drawn, dry-run, run with
+//! tools that answer at once, and shown.
 
 #![no_main]
 
@@ -31,8 +31,8 @@ fuzz_target!(|data: &[u8]| {
     let Ok(plan) = plan(&composition, &LIMITS) else { return };
     let plan = Arc::new(plan);
     let view = PlanView::of(&plan);
-    drop((explain::text(&view), explain::mermaid(&view), explain::dot(&view), explain::svg(&view)));
-    let input = composition.input.as_ref().and_then(|schema| schema.stand_in());
+    drop((explain::to_text(&view), explain::mermaid(&view), explain::dot(&view), explain::svg(&view)));
+    let input = composition.input.as_ref().and_then(|schema| schema.sample());
     let (input, context) = (input.unwrap_or_else(Value::empty_object), Value::empty_object());
     let Ok(input) = admit(&plan, input, &context, &LIMITS) else {
         return;

@@ -1,4 +1,4 @@
-//! A template over a value: any signs, any filters, any values.
+//! A template over a value: any characters, any filters, any values.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! A JSON Schema, all that is known of it, and a value held against it.
+//! A JSON Schema, compiled and typed, and a value validated against it.
 
 #![no_main]
 
@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
     drop((schema.check(), schema.sensitive(), schema.ty().clone().to_schema()));
     let _ = schema.violations(&value);
     let _ = schema.violations(&schema.with_defaults(value));
-    if let Some(made) = schema.stand_in() {
-        assert!(schema.violations(&made).is_empty(), "a stand-in that does not fit");
+    if let Some(made) = schema.sample() {
+        assert!(schema.violations(&made).is_empty(), "a sample that does not fit");
     }
 });

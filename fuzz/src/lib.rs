@@ -1,17 +1,17 @@
-//! What the fuzz targets share: limits that are soon reached, the tools of the corpus, and a world in which
-//! every call is answered at once.
+//! Shared by the fuzz targets: limits that are soon reached, the tools of the corpus, and a driver
+//! that answers every call at once.
 //!
-//! A panic ends a target even where the program would catch it: the fuzzer's hook hears of it first.
+//! A panic ends a target even where the program would catch it: the fuzzer's hook runs first.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use segue_core::document::{Budget, Node, read};
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::source::Source;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::plan::{Plan, plan_made};
+use segue_core::plan::{Plan, plan_composition};
 use segue_core::run::{
     Answer, CallId, Effect, Event, EventKind, Failure, Options, Run, Started, TimerId,
 };
@@ -21,10 +21,10 @@ use segue_core::catalog::Catalog;
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
-/// Events after which a run is left alone.
+/// How many events a run handles before it is dropped.
 const EVENTS_MAX: usize = 2_000;
 
-/// Limits that a small input can reach within the time that one execution has.
+/// Limits that a small input can reach within one execution.
 pub static LIMITS: LazyLock<Arc<Limits>> = LazyLock::new(|| {
     Arc::new(Limits {
         loop_items_max: 50,
@@ -43,7 +43,7 @@ pub static LIMITS: LazyLock<Arc<Limits>> = LazyLock::new(|| {
 pub static CATALOG: LazyLock<Catalog> = LazyLock::new(|| {
     let text = include_str!("../../crates/segue-core/tests/corpus/tools.yaml");
     let source = Source::new("tools.yaml", text);
-    let root = read(&source, Budget::for_documents(&Limits::default())).expect("a fixture");
+    let root = read(&source, ReadLimits::for_documents(&Limits::default())).expect("a fixture");
     let tools = root.get("tools").map_or(&[][..], Node::items);
     Catalog::new(tools.iter().map(|node| Arc::new(tool(node))))
 });
@@ -65,7 +65,7 @@ fn tool(node: &Node) -> ToolSpec {
     spec
 }
 
-/// What a run is started with.
+/// The start of a run.
 pub fn started(input: Value) -> Started {
     Started {
         run_id: "run".into(),
@@ -82,8 +82,8 @@ pub fn started(input: Value) -> Started {
     }
 }
 
-/// A run through a plan: calls are answered as `chance` says, questions with yes and no in turn, and what
-/// is to happen later happens next.
+/// Runs a plan: `chance` chooses the answers of calls, questions are approved or denied by it as
+/// well, and timers fire at once.
 pub fn run(plan: &Arc<Plan>, input: Value, mut chance: u64) -> RunView {
     let mut run = Run::new(plan.clone(), LIMITS.clone());
     let mut coming = VecDeque::from([EventKind::Start(Box::new(started(input)))]);
@@ -102,9 +102,9 @@ pub fn run(plan: &Arc<Plan>, input: Value, mut chance: u64) -> RunView {
                     let answer = answer(run.tool_for(call.id.node, 0, call.purpose), chance);
                     coming.push_back(EventKind::Answered { call: call.id, answer });
                 }
-                // Its answer is among what comes.
+                // The answer is queued already.
                 Effect::Settle(_) => {}
-                Effect::End(call) => coming.push_back(ended(call)),
+                Effect::Abort(call) => coming.push_back(aborted(call)),
                 Effect::Ask(question) => coming.push_back(EventKind::Decided {
                     question: question.id,
                     granted: chance % 3 > 0,
@@ -112,38 +112,38 @@ pub fn run(plan: &Arc<Plan>, input: Value, mut chance: u64) -> RunView {
                     data: Value::Null,
                 }),
                 Effect::Expand { node, document } => {
-                    let outcome = plan_made(&document, &CATALOG, &LIMITS);
+                    let outcome = plan_composition(&document, &CATALOG, &LIMITS);
                     coming.push_back(EventKind::Expanded { node, outcome });
                 }
-                Effect::Wake { timer: TimerId::Run, .. } => {}
-                Effect::Wake { timer, at_ms: due } => {
+                Effect::SetTimer { timer: TimerId::Run, .. } => {}
+                Effect::SetTimer { timer, at_ms: due } => {
                     at_ms = at_ms.max(due);
-                    coming.push_back(EventKind::Fired(timer));
+                    coming.push_back(EventKind::TimerFired(timer));
                 }
             }
         }
     }
     let again = Run::replay(plan.clone(), LIMITS.clone(), &journal).expect("its own journal");
-    assert_eq!(again.status(), run.status(), "a replay ends elsewhere");
+    assert_eq!(again.status(), run.status(), "a replay ends in another status");
     run.view()
 }
 
-fn ended(call: CallId) -> EventKind {
-    EventKind::Answered { call, answer: Answer::Ended }
+fn aborted(call: CallId) -> EventKind {
+    EventKind::Answered { call, answer: Answer::Aborted }
 }
 
 fn answer(tool: Option<&Arc<ToolSpec>>, chance: u64) -> Answer {
     match (chance >> 32) % 8 {
-        0 => Answer::Failure(Failure::passing(Code::ToolError, "it failed")),
+        0 => Answer::Failure(Failure::transient(Code::ToolError, "it failed")),
         1 => Answer::TimedOut,
         _ => {
             let output = tool.and_then(|tool| tool.output.as_ref());
-            Answer::Value(output.and_then(|schema| schema.stand_in()).unwrap_or_default())
+            Answer::Value(output.and_then(|schema| schema.sample()).unwrap_or_default())
         }
     }
 }
 
-/// An input in two parts, with a zero between them.
+/// An input in two parts, separated by a zero byte.
 pub fn halves(data: &[u8]) -> (String, String) {
     let at = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (one, other) = data.split_at(at);

@@ -559,7 +559,7 @@ fn almost_a_document() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// D5: what is printed as JSON reads back equal, as JSON and as the YAML that it also is.
+    /// D5: a printed value reads back equal, as JSON and as YAML.
     #[test]
     fn printed_json_reads_back(json_value in any_json(), pretty in any::<bool>()) {
         let compact = json_value.to_string();

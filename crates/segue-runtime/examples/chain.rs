@@ -1,4 +1,4 @@
-//! Steps that a program makes as it goes, run as a chain with one call.
+//! Steps that a program makes while it runs, executed as a chain with one call.
 //!
 //! `cargo run -p segue-runtime --example chain`
 
@@ -7,7 +7,7 @@ use segue_runtime::chains::ChainError;
 use segue_runtime::engine::Engine;
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
-/// The state that a chain of two steps ends with.
+/// The final state of a chain of two steps.
 pub async fn final_state(text: &str) -> Result<Value, ChainError> {
     let (engine, _) = Engine::builder().tools(builtin::tools(&BuiltinConfig::default())).build();
     let steps: Vec<Value> = serde_json::from_str(

@@ -16,12 +16,12 @@ steps:
 output: '{{ hello.text }} ({{ size.chars }} characters)'
 ";
 
-/// What the composition gives for a name.
+/// The composition's output for a name.
 pub async fn greet(name: &str) -> Result<Value, String> {
     let tools = builtin::tools(&BuiltinConfig::default());
     let (engine, unloaded) = Engine::builder().tools(tools).build();
     assert!(unloaded.is_empty(), "no compositions were given");
-    // All findings at once, each with its place; no plan when one of them is an error.
+    // All findings at once, each with its location; no plan when one of them is an error.
     let (plan, findings) = engine.plan(&Source::new("greet.yaml", GREET));
     let plan = plan.ok_or_else(|| format!("{findings:?}"))?;
     let input = Value::object([("name", Value::from(name))]);

@@ -1,7 +1,7 @@
-//! A store of a program's own: journals in memory, and every entry to an audit log.
+//! A store written by the program: journals in memory, and every entry in an audit log.
 //!
-//! What a store promises is in [`segue_runtime::store::Store`]; the order in `append` is what makes runs
-//! reliable: nothing is called before its entries are kept.
+//! [`segue_runtime::store::Store`] specifies what a store guarantees. Its `append` makes runs reliable:
+//! no tool is called before the entries that announce the call are stored.
 //!
 //! `cargo run -p segue-runtime --example own_store`
 
@@ -20,7 +20,7 @@ use segue_runtime::store::{
 };
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 
-/// Keeps runs in memory, and notes each entry.
+/// Keeps runs in memory, and logs each entry.
 #[derive(Default)]
 struct Audited {
     runs: MemoryStore,

@@ -1,4 +1,4 @@
-//! Tools of a program's own: one that destroys, one that is made of it and asks once for all, and a
+//! Tools written by the program: a destructive one, one that calls it many times and asks once, and a
 //! wrapper. The program answers the questions itself.
 //!
 //! `cargo run -p segue-runtime --example own_tools`
@@ -18,10 +18,10 @@ use segue_runtime::tools::local::{LocalTool, ToolContext};
 use segue_runtime::tools::{Tool, ToolError};
 use segue_runtime::wrap::Wrapper;
 
-/// Mails that are sent, in the order of sending.
+/// The sent mails, in order.
 type Outbox = Arc<Mutex<Vec<String>>>;
 
-/// Sends a mail. It cannot be taken back, so it asks.
+/// Sends a mail. It cannot be rolled back, so it asks.
 struct Send {
     outbox: Outbox,
 }
@@ -93,26 +93,26 @@ impl LocalTool for SendAll {
     }
 }
 
-/// Says yes to mails within the house, and remembers what it was asked.
+/// Approves mails within the company, and records the questions.
 #[derive(Default)]
-pub struct House {
+pub struct MailPolicy {
     /// The tools that it was asked about, with what they may call.
     pub asked: Mutex<Vec<(String, usize)>>,
 }
 
 #[async_trait]
-impl Confirmer for House {
+impl Confirmer for MailPolicy {
     async fn confirm(&self, question: &Question) -> Option<Decision> {
         let QuestionKind::Call { tool, args, parts, .. } = &question.kind else { return None };
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push((tool.to_string(), parts.len()));
         let granted = !args.to_string().contains("@elsewhere");
-        Some(Decision { granted, by: "the rules of the house".into(), data: Value::Null })
+        Some(Decision { granted, by: "the mail policy".into(), data: Value::Null })
     }
 }
 
-/// Sends mails through `send_all`, and once more with a time limit and retries around `send`.
-pub async fn send(to: &[&str], house: &House) -> Result<(RunView, Vec<String>), String> {
+/// Sends mails through `send_all`, and one through a wrapper that adds a timeout and retries to `send`.
+pub async fn send(to: &[&str], policy: &MailPolicy) -> Result<(RunView, Vec<String>), String> {
     let outbox = Outbox::default();
     let (engine, unloaded) = Engine::builder()
         .tools([Tool::local(Send { outbox: outbox.clone() }), Tool::local(SendAll)])
@@ -120,7 +120,7 @@ pub async fn send(to: &[&str], house: &House) -> Result<(RunView, Vec<String>), 
             Wrapper::around("send").named("send_surely").retry(2).timeout(Duration::from_secs(5)),
         )
         .build();
-    assert!(unloaded.is_empty(), "what is made of others finds them: {unloaded:?}");
+    assert!(unloaded.is_empty(), "every tool finds the tools that it calls: {unloaded:?}");
     let text = "
 name: invite
 input: { type: object, properties: { to: { type: array, items: { type: string } } } }
@@ -132,7 +132,7 @@ steps:
     let plan = plan.ok_or_else(|| format!("{findings:?}"))?;
     let to: Vec<Value> = to.iter().map(|to| Value::from(*to)).collect();
     let input = Value::object([("to", Value::from(to))]);
-    let request = RunRequest { confirmer: house, ..RunRequest::new(plan, input) };
+    let request = RunRequest { confirmer: policy, ..RunRequest::new(plan, input) };
     let view = engine.run(request).await.map_err(|error| error.to_string())?;
     let sent = outbox.lock().unwrap_or_else(PoisonError::into_inner).clone();
     Ok((view, sent))
@@ -146,8 +146,8 @@ fn schema(text: &str) -> Value {
 #[allow(clippy::print_stdout, reason = "an example shows what it does")]
 async fn main() -> Result<(), String> {
     for to in [["ada@here", "bob@here"], ["ada@here", "eve@elsewhere"]] {
-        let house = House::default();
-        let (view, sent) = send(&to, &house).await?;
+        let policy = MailPolicy::default();
+        let (view, sent) = send(&to, &policy).await?;
         println!("{}: sent to {sent:?}", view.status.as_str());
     }
     Ok(())

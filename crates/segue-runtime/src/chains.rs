@@ -1,4 +1,4 @@
-//! Chains for a program that makes them as it goes: what is planned, what is active, and one call
+//! Chains for a program that makes them while it goes: planned chains, active chains, and one call
 //! that runs steps.
 
 use std::collections::BTreeMap;
@@ -14,15 +14,15 @@ use segue_core::view::{ErrorView, RunView};
 use crate::driver::{Confirmer, DenyAll};
 use crate::engine::{Engine, EngineError, RunRequest};
 
-/// The name of a chain that has none.
+/// The name of a chain whose caller gives none.
 const NAME_DEFAULT: &str = "chain";
 
-/// A tool that is meant to be called.
+/// A tool that the program plans to call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedTool {
-    /// Its name.
+    /// The tool's name.
     pub name: Arc<str>,
-    /// What it is called with.
+    /// The tool's arguments.
     pub parameters: Value,
 }
 
@@ -31,19 +31,19 @@ pub struct PlannedTool {
 pub struct PlannedChain {
     /// The tools, in order.
     pub tools: Vec<PlannedTool>,
-    /// Why these.
+    /// Why the program chose these tools.
     pub reasoning: Option<Arc<str>>,
-    /// How it is called.
+    /// The chain's name.
     pub name: Option<Arc<str>>,
 }
 
-/// A chain that ended in a failure which nothing recovered from.
+/// Why a chain failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ChainError {
-    /// The steps are no chain that could run.
+    /// The steps do not compile to a chain.
     #[error("the chain cannot run: {}", .findings.join("; "))]
     Unsound {
-        /// Everything that is wrong with them.
+        /// Every error that the compiler found.
         findings: Vec<String>,
     },
     /// A step failed.
@@ -55,21 +55,21 @@ pub enum ChainError {
         step: Arc<str>,
         /// How it failed.
         cause: Box<ErrorView>,
-        /// What the chain came to until then.
+        /// The chain's result up to the failure.
         result: Box<Value>,
     },
-    /// The chain was not begun, or was stopped from outside.
+    /// The chain did not start, or was stopped from outside.
     #[error("the chain was stopped: {}", .cause.message)]
     Stopped {
         /// Why.
         cause: Box<ErrorView>,
     },
-    /// The engine could not do its work.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
 
-/// The chains of one caller: what it brings along, and what it plans.
+/// The chains of one caller: its context, and the chains that it planned.
 pub struct Chains {
     engine: Engine,
     context: Value,
@@ -78,7 +78,8 @@ pub struct Chains {
 }
 
 impl Engine {
-    /// The chains of a caller who brings this along, with nobody to ask.
+    /// The chains of a caller with this context. Questions are denied: see
+    /// [`Chains::confirmed_by`].
     pub fn chains(&self, context: Value) -> Chains {
         let confirmer = Arc::new(DenyAll);
         Chains { engine: self.clone(), context, confirmer, planned: Mutex::default() }
@@ -86,14 +87,14 @@ impl Engine {
 }
 
 impl Chains {
-    /// Sets who is asked before a call that destroys.
+    /// Sets the confirmer, which answers before a destructive call.
     #[must_use]
     pub fn confirmed_by(mut self, confirmer: Arc<dyn Confirmer>) -> Chains {
         self.confirmer = confirmer;
         self
     }
 
-    /// Writes down which tools are meant to be called, and gives them an id.
+    /// Stores which tools the program plans to call, and returns the chain's id.
     pub fn plan_tool_chain(
         &self,
         tools: Vec<PlannedTool>,
@@ -106,7 +107,7 @@ impl Chains {
         chain_id
     }
 
-    /// The chains that have a name and have not run to their end, by name.
+    /// The ids of named chains that have not finished, by name.
     pub fn active_chains(&self) -> BTreeMap<Arc<str>, Arc<str>> {
         let planned = self.planned();
         let named =
@@ -114,13 +115,13 @@ impl Chains {
         named.collect()
     }
 
-    /// The tools that a chain is meant to call.
+    /// The tools that a planned chain will call.
     pub fn next_planned_tools(&self, chain_id: &str) -> Vec<PlannedTool> {
         self.planned().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
     }
 
-    /// Runs steps as a chain: each is what a step of a chain's document is. The state begins with
-    /// `initial_state`, which stays as it is. What comes back is the chain's result.
+    /// Runs steps as a chain and returns its result. Each step has the form of a step in a chain
+    /// document. The state starts as a copy of `initial_state`.
     pub async fn execute_chain(
         &self,
         steps: &[Value],
@@ -136,7 +137,7 @@ impl Chains {
     }
 
     fn planned(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, PlannedChain>> {
-        // Whoever panicked has left a whole map behind: every change is one insert or remove.
+        // A panic leaves the map intact: every change is one insert or remove.
         self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,7 +183,7 @@ impl Chains {
     }
 }
 
-/// The failure that ended a chain: the last one, for those before it were recovered from.
+/// The failure that ended the chain. It is the last one: the chain recovered from those before it.
 fn failed(plan: &Plan, view: &RunView, result: Value) -> ChainError {
     let Some(cause) = view.errors.last().cloned().map(Box::new) else {
         let findings = vec!["the chain did not succeed".to_owned()];

@@ -1,4 +1,4 @@
-//! Tools and people in a dry run: what reads is called, everything else is answered by a stand-in.
+//! Tools and people of a dry run: tools that only read are called; samples stand in for the rest.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use segue_core::value::Value;
 use crate::driver::{Confirmer, Decision};
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// The tool as it is rehearsed with.
+/// The tool as a dry run calls it.
 pub(crate) fn wrap(tool: Tool) -> Tool {
     if calls_really(&tool.spec) {
         return tool;
@@ -27,16 +27,17 @@ struct SampleTool {
 #[async_trait]
 impl ToolRunner for SampleTool {
     async fn call(&self, _call: ToolRequest) -> Result<Value, ToolError> {
-        // Of a tool that says nothing of its value, an object is as good as anything else.
+        // The tool declares no output schema, so any object will do.
         let Some(output) = &self.spec.output else { return Ok(Value::empty_object()) };
         output.sample().ok_or_else(|| {
-            let message = format!("no value could be made up for `{}`", self.spec.id);
+            let message = format!("no sample fits the output schema of `{}`", self.spec.id);
             ToolError::refused(Code::OutputSchema, message)
         })
     }
 }
 
-/// Says yes to everything: what would ask is not called. What a person would add is made up.
+/// Approves everything, since the dry run calls nothing that asks. Samples stand in for the data
+/// that a person would add.
 pub(crate) struct ApproveAll;
 
 #[async_trait]

@@ -1,7 +1,7 @@
-//! The one handle that surfaces hold: cheap to clone, no type parameters.
+//! The handle that every surface holds: cheap to clone, without type parameters.
 //!
-//! It knows the tools and the compositions, compiles and plans through the core, and has a driver
-//! move runs.
+//! An engine knows the tools and the compositions. It compiles and plans through the core, and
+//! hands runs to the driver.
 
 mod call;
 mod commands;
@@ -87,16 +87,16 @@ struct Inner {
     orphans: Arc<Orphans>,
     ids: Arc<IdSource>,
     model: Option<Arc<dyn Model>>,
-    /// What its tools are chosen by, once more for other compositions.
+    /// Selects the engine's tools; applied again when compositions are reloaded.
     toolset: Option<ToolsetBuilder>,
-    /// The toolset that compositions of a host on stdio are held to.
+    /// Limits what inline compositions of a host on stdio may call.
     inline: ToolsetBuilder,
     unavailable: UnavailableTools,
     overwrites: OverwriteTrust,
     secrets: Secrets,
 }
 
-/// What an engine is made of.
+/// The parts of an engine.
 #[derive(Default)]
 pub struct EngineBuilder {
     registry: Registry,
@@ -117,12 +117,12 @@ pub struct EngineBuilder {
     before: Option<Engine>,
 }
 
-/// A composition that could not be loaded, or a tool that declares what it calls, and why.
+/// A composition, or a tool that declares its calls, that could not be loaded, and why.
 #[derive(Debug)]
 pub struct LoadError {
     /// Its text.
     pub source: Source,
-    /// What is wrong with it.
+    /// The errors.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -155,8 +155,8 @@ impl EngineBuilder {
         self
     }
 
-    /// Says which of the compositions are trusted with what they may overwrite. The `overwrites` of others
-    /// have no effect. It is asked when a run starts, also about compositions that were read again.
+    /// Decides which compositions are trusted to overwrite files. The `overwrites` field of the
+    /// others has no effect. The engine asks when a run starts, also for reloaded compositions.
     #[must_use]
     pub fn trust_overwrites_if(
         mut self,
@@ -166,14 +166,14 @@ impl EngineBuilder {
         self
     }
 
-    /// Sets what no tool's answer may tell.
+    /// Sets the secrets, which the engine redacts from every tool answer.
     #[must_use]
     pub fn secrets(mut self, secrets: Secrets) -> EngineBuilder {
         self.secrets = secrets;
         self
     }
 
-    /// Sets what earlier calls have shown of the tools.
+    /// Sets what earlier calls have shown about the tools.
     #[must_use]
     pub fn tool_stats(mut self, stats: &[ToolStats]) -> EngineBuilder {
         let known = stats.iter().filter_map(|stats| Some((stats.tool.clone(), stats.observed()?)));
@@ -181,64 +181,65 @@ impl EngineBuilder {
         self
     }
 
-    /// Has things break on purpose.
+    /// Injects faults.
     #[must_use]
     pub fn faults(mut self, faults: Faults) -> EngineBuilder {
         self.faults = Some(faults);
         self
     }
 
-    /// Adds a tool around another one, which compositions may call by its name.
+    /// Adds a wrapper around a tool; compositions may call it by its name.
     #[must_use]
     pub fn wrapper(mut self, wrapper: Wrapper) -> EngineBuilder {
         self.wrappers.push(wrapper);
         self
     }
 
-    /// Has what tools answer written down.
+    /// Records every tool answer.
     #[must_use]
     pub fn recorder(mut self, recorder: Recorder) -> EngineBuilder {
         self.recorder = Some(recorder);
         self
     }
 
-    /// Adds compositions that others may call by name.
+    /// Adds compositions; other compositions may call them by name.
     #[must_use]
     pub fn compositions(mut self, sources: impl IntoIterator<Item = Source>) -> EngineBuilder {
         self.compositions.extend(sources);
         self
     }
 
-    /// Holds everything that is compiled and called to a toolset of the engine's own tools.
+    /// Limits everything that is compiled and called to a toolset of the engine's tools.
     #[must_use]
     pub fn toolset(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
         self.toolset = Some(toolset);
         self
     }
 
-    /// Sets the toolset that compositions of a host on stdio are held to, also those that a run makes.
+    /// Sets the toolset that limits inline compositions of a host on stdio, also those that a step
+    /// makes.
     #[must_use]
     pub fn inline_toolset(mut self, toolset: ToolsetBuilder) -> EngineBuilder {
         self.inline = Some(toolset);
         self
     }
 
-    /// Sets what is said of tools that are not there.
+    /// Sets which configured tools are unavailable, and why.
     #[must_use]
     pub fn unavailable(mut self, absent: UnavailableTools) -> EngineBuilder {
         self.unavailable = absent;
         self
     }
 
-    /// Sets the model that plans are made with.
+    /// Sets the model that makes plans.
     #[must_use]
     pub fn model(mut self, model: Arc<dyn Model>) -> EngineBuilder {
         self.model = Some(model);
         self
     }
 
-    /// Has it take the place of another engine, whose runs may still be under way: both have the same
-    /// store, and whoever speaks to one reaches the runs of the other.
+    /// Replaces another engine whose runs may still be in progress. Both share the store and the
+    /// command router, so a command sent through either engine reaches the runs of the other.
     #[must_use]
     pub fn reuse(mut self, before: &Engine) -> EngineBuilder {
         self.store = Some(before.inner.store.clone());
@@ -246,7 +247,7 @@ impl EngineBuilder {
         self
     }
 
-    /// The engine, and what it could not load.
+    /// Builds the engine, and returns what it could not load.
     pub fn build(mut self) -> (Engine, Vec<LoadError>) {
         self.registry.observe(&self.observed);
         let (mut catalog, mut unloaded) =
@@ -309,41 +310,41 @@ impl EngineBuilder {
     }
 }
 
-/// Says of compositions that could not be loaded because of tools that are not there, why they are not.
+/// Adds to the findings why a missing tool is unavailable.
 fn explain(absent: &UnavailableTools, unloaded: &mut [LoadError]) {
     for LoadError { source, diagnostics } in unloaded {
         absent.explain(diagnostics, source);
     }
 }
 
-/// A run to make.
+/// A run to start.
 pub struct RunRequest<'a> {
-    /// What to run.
+    /// The plan to run.
     pub plan: Arc<Plan>,
     /// Its input.
     pub input: Value,
-    /// What the caller brings along.
+    /// The caller's context.
     pub context: Value,
-    /// What the caller asks for beyond the composition.
+    /// The caller's options, beyond those of the composition.
     pub options: Options,
-    /// Who the caller is, where somebody came in: the run is theirs.
+    /// The authenticated caller, who then owns the run.
     pub caller: Option<Caller>,
-    /// The id that the run gets, for a caller who must know it before: see [`Engine::new_run_id`].
+    /// The run's id, for a caller who must know it before: see [`Engine::new_run_id`].
     pub run_id: Option<Arc<str>>,
-    /// The trace that it is told of in, if it is.
+    /// The run's place in a trace, if it is traced.
     pub trace: Option<TraceContext>,
     /// Values of an earlier run: see [`Run::reusable`].
     pub reused: Vec<ReusedStep>,
-    /// Who is asked before a call that destroys; nobody means no.
+    /// Answers before a destructive call; [`DenyAll`] denies it.
     pub confirmer: &'a dyn Confirmer,
-    /// Who watches.
+    /// Watches the run.
     pub observer: &'a dyn Observer,
-    /// Resolves when the run should end, to who wants it.
+    /// Resolves when the run should be cancelled, to the name of who cancels it.
     pub cancel: BoxFuture<'a, Arc<str>>,
 }
 
 impl RunRequest<'_> {
-    /// A run of this plan with this input, unwatched, with nobody to ask.
+    /// A run of this plan with this input, without an observer. Questions are denied.
     pub fn new(plan: Arc<Plan>, input: Value) -> RunRequest<'static> {
         RunRequest {
             plan,
@@ -362,13 +363,13 @@ impl RunRequest<'_> {
 }
 
 impl Engine {
-    /// A new engine's parts.
+    /// Starts building an engine.
     pub fn builder() -> EngineBuilder {
         EngineBuilder::default()
     }
 
-    /// The same engine with other compositions, and those that it could not load. Runs that are
-    /// under way keep theirs; tools, store and bounds are shared.
+    /// The same engine with other compositions, and those that it could not load. Runs in progress
+    /// keep theirs; tools, store and limits are shared.
     pub fn with_compositions(
         &self,
         sources: impl IntoIterator<Item = Source>,
@@ -383,8 +384,8 @@ impl Engine {
         (Engine { inner: Arc::new(inner) }, unloaded)
     }
 
-    /// The same engine, held to a toolset of the tools that it may use. Tools, store and the runs under
-    /// way are shared.
+    /// The same engine, limited to a toolset of its tools. Tools, store and runs in progress are
+    /// shared.
     #[must_use]
     pub fn with_toolset(&self, toolset: ToolsetBuilder) -> Engine {
         let made = self.build_toolset(toolset);
@@ -399,19 +400,19 @@ impl Engine {
         Engine { inner: Arc::new(inner) }
     }
 
-    /// What a toolset chooses of the tools that this engine may use.
+    /// The tools that a toolset selects from those of this engine.
     fn build_toolset(&self, toolset: ToolsetBuilder) -> Toolset {
         let own = self.toolset();
         let made = toolset.from_tools(own.tools().cloned()).build();
         made.expect("tools are a source").bounded_by(own.guards())
     }
 
-    /// The tools that are known.
+    /// The known tools.
     pub fn catalog(&self) -> &Catalog {
         &self.inner.catalog
     }
 
-    /// The tools that may be used: those of the toolset, or all when there is none.
+    /// The tools that may be called: those of the engine's toolset, or all when it has none.
     pub fn toolset(&self) -> Toolset {
         let catalog = &self.inner.catalog;
         catalog.toolset().cloned().unwrap_or_else(|| {
@@ -425,7 +426,7 @@ impl Engine {
         &self.inner.limits
     }
 
-    /// Compiles a text against the tools that are known.
+    /// Compiles a text against the known tools.
     pub fn compile(&self, source: &Source) -> Compiled {
         compile::compile(source, &self.inner.catalog, &self.inner.limits)
     }
@@ -438,18 +439,18 @@ impl Engine {
         (plan, findings)
     }
 
-    /// Does something that evaluates, no longer than that may take.
+    /// Runs a function that evaluates expressions, within the evaluation timeout.
     fn bounded<T>(&self, work: impl FnOnce() -> T) -> T {
         let Inner { router: commands, limits, .. } = &*self.inner;
         commands.evaluations.bounded(limits.evaluation_timeout_ms, work)
     }
 
-    /// Tools that are not there although somebody has configured them, and why.
+    /// Configured tools that are unavailable, and why.
     pub fn unavailable(&self) -> &UnavailableTools {
         &self.inner.unavailable
     }
 
-    /// The plan of a composition that was loaded under a name, and that the toolset does not refuse.
+    /// The plan of a loaded composition, unless the toolset refuses it.
     pub fn plan_named(&self, name: &str) -> Option<Arc<Plan>> {
         let tool = self.inner.catalog.get(&ToolId::new(COMPOSITION, name))?;
         let composition = tool.composition.as_ref()?;
@@ -465,7 +466,7 @@ impl Engine {
         self.run_as(request, None).await
     }
 
-    /// The same, as the chain of this id.
+    /// The same, as part of the chain with this id.
     pub(crate) async fn run_as(
         &self,
         request: RunRequest<'_>,
@@ -481,8 +482,8 @@ impl Engine {
         self.inner.ids.random_id()
     }
 
-    /// Goes through a run without changing anything: what reads is called, what writes is answered
-    /// by stand-ins, and nothing is waited for, undone or kept.
+    /// Runs a plan without changing anything: tools that read are called, samples stand in for
+    /// tools that write, and nothing waits, rolls back or is stored.
     pub async fn run_rehearsal(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
         let rehearsed = self.rehearsal_plan(&request.plan);
         let plan = std::mem::replace(&mut request.plan, rehearsed);
@@ -493,7 +494,7 @@ impl Engine {
         }
         let catalog = &self.inner.catalog;
         let registry = self.inner.registry.clone().map(|tool| {
-            // What code does follows from what it calls, which only the catalog knows.
+            // The effect of a code tool follows from its calls, which only the catalog knows.
             let spec = catalog.get(&tool.spec.id).unwrap_or(&tool.spec).clone();
             dry_run_tools::wrap(Tool { spec, ..tool })
         });
@@ -509,7 +510,7 @@ impl Engine {
     fn rehearsal_plan(&self, plan: &Plan) -> Arc<Plan> {
         let composition = Arc::new(dry_run::dry_run_composition(&plan.composition));
         let plan = plan::plan(&composition, &self.inner.limits);
-        Arc::new(plan.expect("what could be planned is no deeper when it is rehearsed"))
+        Arc::new(plan.expect("a dry run nests no deeper than the plan it is made from"))
     }
 
     async fn run_with(
@@ -566,7 +567,7 @@ impl Engine {
         Ok(view)
     }
 
-    /// What a run would do, without doing it.
+    /// What a run would do, without calling anything.
     pub fn dry_run(&self, plan: &Plan, input: Value, context: Value) -> RunView {
         match run::admit(plan, input, &context, &self.inner.limits) {
             Ok(input) => {
@@ -627,12 +628,12 @@ impl Engine {
         }
     }
 
-    /// An id that no run has.
+    /// A new run id.
     pub fn new_run_id(&self) -> Arc<str> {
         self.inner.ids.ordered_id()
     }
 
-    /// The tool that is meant by a name, if it may be used; one that may not is unknown.
+    /// The tool of this name, if it may be called; a tool that may not be called is unknown.
     pub fn usable_tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
         let tool = self.tool(name)?;
         let is_refused = |toolset: &Toolset| toolset.access_error(&tool.id).is_some();
@@ -642,7 +643,7 @@ impl Engine {
         Ok(tool)
     }
 
-    /// The tool that is meant by a name.
+    /// The tool of this name.
     pub fn tool(&self, name: &str) -> Result<&Arc<ToolSpec>, EngineError> {
         match self.inner.catalog.find(name) {
             ToolLookup::Found(tool) => Ok(tool),
@@ -657,7 +658,7 @@ impl Engine {
     }
 }
 
-/// The toolset that a builder makes of everything that is known.
+/// The toolset that a builder selects from the catalog.
 fn build_toolset_from(toolset: Option<&ToolsetBuilder>, catalog: &Catalog) -> Option<Toolset> {
     let made = toolset?.clone().from_catalog(catalog).build();
     Some(made.expect("a catalog is a source"))
@@ -673,10 +674,10 @@ fn is_stamped(id: &str, prefix: &str) -> bool {
         && ids.bytes().all(|byte| byte.is_ascii_digit() || byte.is_ascii_lowercase())
 }
 
-/// Why a run could not be moved on. One that has begun can go on later.
+/// Why a driver stopped. A run that has begun can be resumed later.
 async fn stop_error(store: &dyn Store, run_id: Arc<str>, error: StoreError) -> EngineError {
     let is_for_now = matches!(error, StoreError::Unavailable { .. } | StoreError::Broken { .. });
-    // What cannot be looked at may have begun.
+    // A run that cannot be read may have begun.
     let has_begun = !matches!(store.run(&run_id).await, Ok(None));
     if is_for_now && has_begun {
         EngineError::Stopped { run_id, why: error.to_string() }

@@ -1,7 +1,7 @@
-//! Faults on demand, so that people can see what their compositions do when something breaks.
+//! Injects faults, so that authors can see how their compositions handle failures.
 //!
-//! Everything happens at the open seams: a [`ToolRunner`] around each tool and a [`Store`] around
-//! the store. The core and the driver do not know.
+//! Faults happen at two open seams: a [`ToolRunner`] around each tool and a [`Store`] around the
+//! store. The core and the driver do not know of them.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -28,32 +28,31 @@ use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner, is_fallback};
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Something happens to the calls of a step.
+    /// A fault in the calls of a step.
     Step {
-        /// The step: its id, or its path with or without the iterations.
+        /// The step: its id, or its path with or without iterations.
         step: String,
-        /// What.
+        /// The kind of fault.
         kind: StepFault,
     },
-    /// The process dies right after the journal was written for the n-th time.
+    /// The process crashes right after the n-th write of the journal.
     CrashAfter(u32),
 }
 
-/// What happens to the calls of a step. Its fallbacks are left alone, so that they can be seen
-/// working.
+/// A fault in the calls of a step. Its fallbacks work, so that authors can see them take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepFault {
-    /// The first attempts fail, or all of them, and may be repeated.
+    /// The first attempts, or all of them, fail and may be retried.
     Fail(Option<u32>),
     /// Every attempt takes this much longer.
     Slow(Duration),
-    /// The first calls are made, or all of them, and their answers are lost.
+    /// The first calls, or all of them, are made and their answers are lost.
     Lost(Option<u32>),
-    /// The step cannot be taken back.
+    /// The step's rollback fails.
     RollbackFail,
 }
 
-/// How faults are written.
+/// The syntax of faults.
 pub const FAULTS: &str =
     "fail=STEP[:N], slow=STEP:DURATION, lost=STEP[:N], rollback-fail=STEP, crash-after=N";
 
@@ -91,7 +90,7 @@ impl FromStr for Fault {
 }
 
 impl Fault {
-    /// Whether the plan has what the fault speaks of; the error may come with what was meant.
+    /// Checks that the plan has the step of this fault; the error may come with a suggestion.
     pub fn check(&self, plan: &Plan) -> Result<(), (String, Option<String>)> {
         let Fault::Step { step, kind } = self else { return Ok(()) };
         let mut places = Vec::new();
@@ -106,16 +105,16 @@ impl Fault {
             return Ok(());
         }
         let missing = match kind {
-            StepFault::RollbackFail => "no call takes it back",
+            StepFault::RollbackFail => "no call rolls it back",
             _ => "it makes no call of its own",
         };
         Err((format!("nothing can be injected at `{step}`: {missing}"), None))
     }
 }
 
-/// A step of a plan, and what may happen to it.
+/// A step of a plan, and which faults apply to it.
 struct FaultTarget {
-    /// With `[0]` where an iteration stands.
+    /// Iterations are written as `[0]`.
     path: String,
     id: Arc<str>,
     calls: bool,
@@ -155,12 +154,12 @@ fn calls_a_tool(step: &Step) -> bool {
     matches!(&step.kind, StepKind::Tool(call) if is_tool(call))
 }
 
-/// A composition is no single call: its steps make them.
+/// Whether the call is of a plain tool. A composition makes no call itself: its steps do.
 fn is_tool(call: &ToolCall) -> bool {
     call.tool.as_ref().is_some_and(|tool| tool.composition.is_none())
 }
 
-/// Whether `name` speaks of the step at `path` in a plan, where any iteration will do.
+/// Whether `name` means the step at `path` in a plan, in any iteration.
 fn names(name: &str, path: &str, id: &str) -> bool {
     name == id || name == without_iterations(path) || with_first_iterations(name) == path
 }
@@ -183,22 +182,22 @@ pub struct Faults {
     met: Arc<Mutex<HitCounts>>,
 }
 
-/// How often each fault has met each step of a run.
+/// How often each fault has hit each step of a run.
 type HitCounts = BTreeMap<(usize, Arc<str>, Arc<str>), u32>;
 
 impl Faults {
-    /// These.
+    /// An engine's faults, in the order in which they apply.
     pub fn new(faults: Vec<Fault>) -> Faults {
         Faults { faults: Arc::new(faults), met: Arc::default() }
     }
 
-    /// The tool with its faults.
+    /// Wraps a tool with the faults.
     pub(crate) fn wrap_tool(&self, tool: Tool) -> Tool {
         let runner = FaultyTool { inner: tool.runner, faults: self.clone() };
         Tool { spec: tool.spec, runner: Arc::new(runner) }
     }
 
-    /// The store with its faults.
+    /// Wraps the store with the faults.
     pub(crate) fn wrap_store(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         let crash = self.faults.iter().find_map(|fault| match fault {
             Fault::CrashAfter(appends) => Some(*appends),
@@ -212,7 +211,7 @@ impl Faults {
         }
     }
 
-    /// Whether a fault that happens the first `times` times happens to this call.
+    /// Whether a fault that hits the first `times` calls hits this one.
     fn happens(&self, fault: usize, call: &ToolRequest, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -266,14 +265,14 @@ impl ToolRunner for FaultyTool {
     }
 }
 
-/// A store that takes the process down with it.
+/// A store that kills the process after a number of writes.
 struct CrashingStore {
     inner: Arc<dyn Store>,
     left: AtomicU32,
 }
 
 impl CrashingStore {
-    /// Something was written.
+    /// Counts a write.
     fn written(&self) {
         if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             crash();
@@ -372,7 +371,7 @@ impl Store for CrashingStore {
     }
 }
 
-/// Ends the process as `kill -9` does: nothing is written, nothing is tidied up.
+/// Ends the process as `kill -9` does: nothing is flushed, nothing is cleaned up.
 fn crash() {
     #[cfg(unix)]
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);

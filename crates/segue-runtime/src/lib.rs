@@ -1,10 +1,12 @@
-//! The part of Segue that acts: it calls tools, keeps journals and moves runs along.
+//! The part of Segue that performs I/O: it calls tools, stores journals and drives runs.
 //!
-//! Every decision is the core's. This crate turns effects into calls and calls into events.
+//! The core takes every decision. This crate turns its effects into calls and the results into
+//! events.
 //!
-//! For a program that embeds it: [`engine::Engine`] is the one handle. [`tools::local::LocalTool`] is a tool
-//! in Rust, [`driver::Confirmer`] answers questions, [`store::Store`] keeps journals,
-//! [`wrap::Wrapper`] puts retries around a tool, and [`chains::Chains`] runs steps that are made on the way.
+//! A program that embeds Segue holds one handle, [`engine::Engine`]. [`tools::local::LocalTool`] is
+//! a tool written in Rust, [`driver::Confirmer`] answers a run's questions, [`store::Store`] keeps
+//! journals, [`wrap::Wrapper`] adds retries to a tool, and [`chains::Chains`] runs steps that the
+//! program makes while it goes.
 //!
 //! ```
 //! use segue_core::source::Source;
@@ -34,7 +36,7 @@ pub mod store;
 pub mod tools;
 pub mod wrap;
 
-/// The page about embedding, whose programs are compiled and run as tests.
+/// The embedding page of the manual; its examples are compiled and run as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embedding.md")]
 mod embedding {}

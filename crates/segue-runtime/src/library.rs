@@ -1,8 +1,8 @@
-//! The library of templates: those that come with Segue, those in files, and those in the store.
+//! The template library: templates shipped with Segue, templates in files, and templates in the
+//! store.
 //!
-//! An id is found in that order backwards: a file may stand in for a template of ours, but what is
-//! in the store has ids of its own. How often a template was used and with what success is counted
-//! by its id, when a run of it is over.
+//! A file may replace a shipped template of the same id; a stored template has an id of its own. A
+//! finished run updates the usage statistics of its template's id.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::driver::now_ms;
 use crate::engine::Engine;
 use crate::store::{Collection, Precondition, StoreError, StoredItem};
 
-/// Templates of a page of the store.
+/// How many templates one read of the store returns.
 const PAGE: usize = 256;
 
 macro_rules! shipped {
@@ -31,7 +31,7 @@ macro_rules! shipped {
     };
 }
 
-/// The templates that come with Segue, each with the name of its file.
+/// The shipped templates, each with its file name.
 const SHIPPED: &[(&str, &str)] = shipped![
     "changelog-entry-v1",
     "collect-todos-v1",
@@ -53,7 +53,7 @@ const SHIPPED: &[(&str, &str)] = shipped![
     "wait-until-up-v1",
 ];
 
-/// The text of a template that comes with Segue.
+/// The text of a shipped template.
 pub fn shipped(id: &str) -> Option<Source> {
     let file = format!("templates/{id}.yaml");
     let (name, text) = SHIPPED.iter().find(|(name, _)| **name == *file)?;
@@ -64,56 +64,56 @@ pub fn shipped(id: &str) -> Option<Source> {
 #[derive(Clone)]
 pub struct Library {
     engine: Engine,
-    /// By id.
+    /// Shipped templates and those in files, by id.
     given: Arc<BTreeMap<Arc<str>, StoredTemplate>>,
 }
 
 /// A template, and the text that it was read from.
 #[derive(Clone, Debug)]
 pub struct StoredTemplate {
-    /// What it says.
+    /// The parsed template.
     pub template: CompositionTemplate,
-    /// Its text: what is compiled.
+    /// Its text, which is compiled.
     pub source: Source,
     /// Where it comes from.
     pub origin: TemplateOrigin,
 }
 
-/// A file that is no template, and why.
+/// A file that does not parse as a template, and why.
 #[derive(Debug)]
 pub struct UnreadableTemplate {
     /// Its text.
     pub source: Source,
-    /// What is wrong with it.
+    /// The errors.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Why the library could not do what it was asked.
+/// Why the library could not fulfil a request.
 #[derive(Debug, thiserror::Error)]
 pub enum LibraryError {
-    /// There is no such template.
+    /// No template has this id.
     #[error("there is no template `{0}`")]
     Unknown(Arc<str>),
-    /// There is one already.
+    /// The id is taken.
     #[error("there is a template `{id}` already{}", if *.may_replace { ": `replace` replaces it" } else { ", which is not in the store" })]
     NameTaken {
         /// The id.
         id: Arc<str>,
-        /// Whether it could be replaced.
+        /// Whether the existing template can be replaced.
         may_replace: bool,
     },
-    /// It comes from elsewhere: there is nothing to take away.
+    /// It does not come from the store, so it cannot be removed.
     #[error("the template `{0}` is not in the store, so it cannot be removed from there")]
     ShippedTemplate(Arc<str>),
-    /// It is none, or its composition does not compile.
+    /// The text is no template, or its composition does not compile.
     #[error("the template cannot be used: {}", .diagnostics.first().map_or("", |first| &first.message))]
     InvalidTemplate {
         /// Its text.
         text: Source,
-        /// Everything that was found.
+        /// Everything that the compiler found.
         diagnostics: Vec<Diagnostic>,
     },
-    /// The store has a difficulty.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -138,7 +138,7 @@ impl Library {
         (Library { engine, given: Arc::new(given) }, unread)
     }
 
-    /// The same templates, for another engine.
+    /// The same templates for another engine.
     #[must_use]
     pub fn with_engine(&self, engine: Engine) -> Library {
         Library { engine, given: self.given.clone() }
@@ -151,8 +151,8 @@ impl Library {
         loop {
             let page =
                 self.engine.store().key_value().list(Collection::Templates, after, PAGE).await?;
-            for volume in page.items.iter().filter_map(|item| parse_stored(item, &self.engine)) {
-                all.entry(volume.template.id.clone()).or_insert(volume);
+            for stored in page.items.iter().filter_map(|item| parse_stored(item, &self.engine)) {
+                all.entry(stored.template.id.clone()).or_insert(stored);
             }
             after = page.next;
             if after.is_none() {
@@ -161,34 +161,34 @@ impl Library {
         }
     }
 
-    /// Every template that answers to these words, the best first; all of them by id without words.
-    /// They come without their compositions.
+    /// The templates that match these words, the best first; without words all of them, by id. The
+    /// views leave out the compositions.
     pub async fn list(&self, words: &str) -> Result<Vec<TemplateView>, LibraryError> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
-        let volumes = self.stored_templates().await?;
-        let mut found: Vec<(u32, StoredTemplate)> = volumes
+        let templates = self.stored_templates().await?;
+        let mut found: Vec<(u32, StoredTemplate)> = templates
             .into_iter()
-            .filter_map(|volume| Some((volume.template.search_score(&words)?, volume)))
+            .filter_map(|stored| Some((stored.template.search_score(&words)?, stored)))
             .collect();
         found.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
-        let practice = self.usage().await?;
-        let views = found.into_iter().map(|(_, volume)| {
-            let view = volume.view(&self.engine, &practice);
+        let usage = self.usage().await?;
+        let views = found.into_iter().map(|(_, stored)| {
+            let view = stored.view(&self.engine, &usage);
             TemplateView { composition: None, ..view }
         });
         Ok(views.collect())
     }
 
-    /// The template of an id.
+    /// The template with this id.
     pub async fn get(&self, id: &str) -> Result<TemplateView, LibraryError> {
-        let volume = self.stored_template(id).await?;
-        Ok(volume.view(&self.engine, &self.usage().await?))
+        let stored = self.stored_template(id).await?;
+        Ok(stored.view(&self.engine, &self.usage().await?))
     }
 
-    /// The template of an id, with its text.
+    /// The template with this id, with its text.
     pub async fn stored_template(&self, id: &str) -> Result<StoredTemplate, LibraryError> {
-        if let Some(volume) = self.given.get(id) {
-            return Ok(volume.clone());
+        if let Some(stored) = self.given.get(id) {
+            return Ok(stored.clone());
         }
         let key: Arc<str> = id.into();
         let item = self.engine.store().key_value().get(Collection::Templates, &key).await?;
@@ -197,14 +197,14 @@ impl Library {
             .ok_or(LibraryError::Unknown(key))
     }
 
-    /// What a template runs.
+    /// The plan of a template.
     pub async fn plan(&self, id: &str) -> Result<Arc<Plan>, LibraryError> {
         let StoredTemplate { source, .. } = self.stored_template(id).await?;
         let (plan, diagnostics) = self.engine.plan(&source);
         plan.ok_or(LibraryError::InvalidTemplate { text: source, diagnostics })
     }
 
-    /// Puts a template into the store, if it compiles.
+    /// Stores a template, if it compiles.
     pub async fn put(&self, text: &str, may_replace: bool) -> Result<TemplateView, LibraryError> {
         let source = Source::new("template", text);
         let template = match read_template(&source, self.engine.limits()) {
@@ -230,11 +230,11 @@ impl Library {
             }
             Err(error) => return Err(error.into()),
         }
-        let practice = self.usage().await?.of(&template);
-        Ok(TemplateView::new(&template, TemplateOrigin::Store, practice, Some(&plan)))
+        let usage = self.usage().await?.of(&template);
+        Ok(TemplateView::new(&template, TemplateOrigin::Store, usage, Some(&plan)))
     }
 
-    /// Takes a template out of the store.
+    /// Removes a template from the store.
     pub async fn remove(&self, id: &str) -> Result<(), LibraryError> {
         let key: Arc<str> = id.into();
         if self.given.contains_key(id) {
@@ -247,17 +247,17 @@ impl Library {
     async fn usage(&self) -> Result<UsageByTool, LibraryError> {
         let stats = self.engine.store().tool_stats().await?.into_iter();
         let runs = stats.filter(|stats| stats.tool.namespace() == template::USAGE_NAMESPACE);
-        let practice = runs.filter_map(|stats| {
+        let usage = runs.filter_map(|stats| {
             let seen = stats.observed()?;
-            let practice =
+            let usage =
                 UsageStats { runs: seen.calls, failures: seen.failures, p50_ms: Some(seen.p50_ms) };
-            Some((stats.tool, practice))
+            Some((stats.tool, usage))
         });
-        Ok(UsageByTool(practice.collect()))
+        Ok(UsageByTool(usage.collect()))
     }
 }
 
-/// What runs have shown, by template.
+/// Usage statistics by template.
 struct UsageByTool(BTreeMap<ToolId, UsageStats>);
 
 impl UsageByTool {
@@ -268,15 +268,14 @@ impl UsageByTool {
 }
 
 impl StoredTemplate {
-    fn view(&self, engine: &Engine, practice: &UsageByTool) -> TemplateView {
-        let is_said = self.template.required_tools.is_some();
-        let plan = if is_said { None } else { engine.plan(&self.source).0 };
-        let practice = practice.of(&self.template);
-        TemplateView::new(&self.template, self.origin, practice, plan.as_deref())
+    fn view(&self, engine: &Engine, usage: &UsageByTool) -> TemplateView {
+        let is_declared = self.template.required_tools.is_some();
+        let plan = if is_declared { None } else { engine.plan(&self.source).0 };
+        TemplateView::new(&self.template, self.origin, usage.of(&self.template), plan.as_deref())
     }
 }
 
-/// What is in the store was a template when it was put there.
+/// Parses a stored template. Only texts that parsed were stored; one that fails is skipped.
 fn parse_stored(item: &StoredItem, engine: &Engine) -> Option<StoredTemplate> {
     let source = Source::new(format!("template {}", item.key), item.text.clone());
     let template = read_template(&source, engine.limits()).ok()?;

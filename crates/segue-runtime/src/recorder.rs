@@ -1,7 +1,7 @@
-//! Writes down what the tools of a run answer, so that a test can tell the run again.
+//! Records every tool answer of a run, so that a test can replay the run.
 //!
-//! A runner around each tool, outside of everything else that stands around it: secrets are taken out
-//! by then, and faults have happened.
+//! `Recorder::wrap` puts the outermost runner around each tool: it sees answers after redaction
+//! and after injected faults.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner, is_fallback};
 
-/// What was written down so far.
+/// The calls recorded so far.
 #[derive(Clone, Default)]
 pub struct Recorder {
     calls: Arc<Mutex<Vec<RecordedCall>>>,
@@ -25,13 +25,13 @@ impl Recorder {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The tool, whose answers are written down.
+    /// Returns the tool with a runner that records its answers.
     pub(crate) fn wrap(&self, tool: Tool) -> Tool {
         let runner = RecordingTool { inner: tool.runner, recorder: self.clone() };
         Tool { spec: tool.spec, runner: Arc::new(runner) }
     }
 
-    /// A call leaves; the number is its place.
+    /// Records a call that starts, and returns its index.
     fn called(&self, call: &ToolRequest) -> usize {
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
         calls.push(RecordedCall {

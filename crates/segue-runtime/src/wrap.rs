@@ -1,8 +1,7 @@
-//! Retries, a time limit and stand-ins around any tool, as a tool of its own name.
+//! Adds retries, a timeout and fallbacks to any tool, as a tool with its own name.
 //!
-//! A wrapper is a composition of one step that is made from code. So the machine retries, waits and
-//! chooses, as it does for every step, and everything that it does is in the journal; nothing else
-//! needs to know how.
+//! A wrapper is a composition of one step, made by code. The run machine therefore retries, waits
+//! and falls back as it does for every step, and the journal holds all of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,40 +35,40 @@ pub struct Wrapper {
 }
 
 impl Wrapper {
-    /// A wrapper of a tool, which calls it with its own arguments.
+    /// Wraps a tool, and passes it the wrapper's own arguments.
     pub fn around(tool: &str) -> Wrapper {
         Wrapper { tool: tool.into(), name: None, retries: 0, timeout: None, fallbacks: Vec::new() }
     }
 
-    /// Sets the name that the wrapper is called by; otherwise it is that of the tool.
+    /// Sets the wrapper's name; by default it is the tool's.
     #[must_use]
     pub fn named(mut self, name: &str) -> Wrapper {
         self.name = Some(name.into());
         self
     }
 
-    /// Tries up to so many times again when the tool fails and trying again may help.
+    /// Retries up to this many times after a failure that a retry may cure.
     #[must_use]
     pub fn retry(mut self, times: u32) -> Wrapper {
         self.retries = times;
         self
     }
 
-    /// Gives each attempt so much time.
+    /// Limits how long each attempt may take.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Wrapper {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Calls another tool with the same arguments when the ones before have failed.
+    /// Adds a tool to call with the same arguments after the ones before it failed.
     #[must_use]
     pub fn fallback(mut self, tool: &str) -> Wrapper {
         self.fallbacks.push(tool.into());
         self
     }
 
-    /// What the wrapper is called.
+    /// The wrapper's name.
     pub fn name(&self) -> &str {
         let short = || self.tool.rsplit_once(':').map_or(&*self.tool, |(_, name)| name);
         self.name.as_deref().unwrap_or_else(short)
@@ -80,7 +79,7 @@ impl Wrapper {
         std::iter::once(&self.tool).chain(&self.fallbacks).cloned().collect()
     }
 
-    /// The composition that it is.
+    /// The wrapper as a composition.
     pub(crate) fn source(&self, catalog: &Catalog) -> Result<Source, Failure> {
         let ToolLookup::Found(tool) = catalog.find(&self.tool) else {
             let message = format!("Unknown tool: {}", self.tool);

@@ -23,7 +23,7 @@ fn tools() -> &'static Catalog {
     TOOLS.get_or_init(|| catalog_of(include_str!("tools.yaml")))
 }
 
-/// The plan of a draft, or what is wrong with it.
+/// The plan of a draft, or its errors.
 pub(crate) fn planned(draft: &Draft) -> Result<Arc<Plan>, String> {
     let limits = Limits::default();
     let mut catalog = tools().clone();

@@ -164,7 +164,7 @@ fn ending(story: &Story) -> (String, String, BTreeMap<String, String>) {
     (story.view.status.as_str().to_owned(), story.view.output.to_string(), steps.collect())
 }
 
-/// What came of stopping after every turn of one case.
+/// The result of stopping after every turn of one case.
 #[derive(Default)]
 struct Points {
     same: usize,

@@ -1,4 +1,4 @@
-//! Chance that is the same everywhere: a number in, a number out.
+//! Deterministic randomness: a number in, a number out.
 
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
@@ -8,8 +8,7 @@ use std::hash::{Hash, Hasher};
 pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    /// Dice that only this seed and this name throw: what is thrown for one thing does not depend
-    /// on what was thrown before for another.
+    /// Dice for this seed and this name: throws for one thing do not depend on throws for another.
     pub(crate) fn for_thing(seed: u64, name: &str) -> Dice {
         let mut hasher = Fnv(0xCBF2_9CE4_8422_2325 ^ mixed(seed));
         name.hash(&mut hasher);

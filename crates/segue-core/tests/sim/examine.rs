@@ -1,5 +1,5 @@
-//! One seed, from its composition to what was found wrong, if anything was; and the smallest
-//! composition that shows the same.
+//! One seed, from its composition to its violations, if any; and the smallest composition with the
+//! same violation.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -39,7 +39,7 @@ impl Ledger {
         self.landings.iter().any(|landing| landing.call == call && landing.at <= now)
     }
 
-    /// A call was stopped in time: what had not landed never does.
+    /// A call was stopped in time: an effect that had not landed never does.
     pub(crate) fn stop(&mut self, call: CallId, now: u64) {
         self.landings.retain(|landing| landing.call != call || landing.at <= now);
     }

@@ -27,7 +27,7 @@ pub(crate) enum Word {
     Answered(CallId, Answer),
     /// A call has a resume handle.
     Followed(CallId, Value),
-    /// A question was answered, and what came with it.
+    /// A question was answered, with its data.
     Decided(NodeId, bool, Value, u64),
     Expanded(NodeId, Result<Arc<Plan>, Failure>),
     Fired(TimerId),
@@ -70,7 +70,7 @@ impl Word {
     }
 }
 
-/// One turn: what was told, and what came of it.
+/// One turn: the event, and its result.
 pub(crate) struct Told {
     /// Simulated time.
     pub(crate) now: u64,
@@ -85,7 +85,7 @@ pub(crate) struct Told {
     pub(crate) after_the_end: bool,
 }
 
-/// A run from its first word to the last.
+/// A run from its first event to the last.
 pub(crate) struct Story {
     pub(crate) plan: Arc<Plan>,
     pub(crate) started: Started,
@@ -140,7 +140,7 @@ impl Story {
     }
 }
 
-/// What is still to be told: at a time, in the order in which it was arranged.
+/// Events still to come: by time, then in the order in which they were queued.
 type Queue = BinaryHeap<Reverse<(u64, u64)>>;
 
 pub(crate) struct Stage<'a> {
@@ -162,7 +162,7 @@ pub(crate) struct Stage<'a> {
     story: Story,
 }
 
-/// Plays a plan in a world to the last word.
+/// Plays a plan in a world to the last event.
 pub(crate) fn play(plan: &Arc<Plan>, world: &dyn Surroundings) -> Story {
     play_with_crashes(plan, world, BTreeSet::new())
 }
@@ -376,7 +376,7 @@ impl<'a> Stage<'a> {
         self.tell(now + after, Word::Answered(call, answer));
     }
 
-    /// What was on its way from a call does not come.
+    /// Drops the events that a call would still send.
     fn call_off(&mut self, call: CallId) {
         for order in self.answers.remove(&call).unwrap_or_default() {
             self.words.remove(&order);

@@ -94,7 +94,7 @@ pub(crate) struct Fate {
 pub(crate) struct Reply {
     pub(crate) latency: u64,
     pub(crate) granted: bool,
-    /// What comes with it: what a call in doubt returned.
+    /// Data that comes with it: the value of a call in doubt.
     pub(crate) data: Value,
     /// A second reply that contradicts the first, and when.
     pub(crate) contradicted: Option<u64>,

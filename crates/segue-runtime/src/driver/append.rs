@@ -1,15 +1,15 @@
-//! Writing a turn, with patience for a store that cannot be written now.
+//! Appends a turn to the store, and retries while the store is unavailable.
 
 use std::time::Duration;
 
 use crate::store::{AppendRecord, Lease, Store, StoreError};
 
-/// How long to leave a store alone that could not be written: at first, and at most.
+/// The first and the longest pause between two attempts to write.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
 const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Adds to a run, and waits for a store that cannot be written now. Meanwhile nothing new begins,
-/// and calls that are under way go on: ending them would leave them in doubt.
+/// Appends entries, and retries for `patience` while the store is unavailable. Meanwhile the run
+/// starts nothing new. Calls in flight continue: aborting them would leave them in doubt.
 pub(super) async fn append(
     store: &dyn Store,
     lease: &Lease,
@@ -27,7 +27,8 @@ pub(super) async fn append(
         pause = STORE_PAUSE_MAX.min(pause * 2);
         error = match store.append(lease, record).await {
             Err(error @ StoreError::Unavailable { .. }) => error,
-            // Nobody else writes with this lease: it was written, and only the answer was lost.
+            // Only this driver holds the lease: the entries were written, and only the answer was
+            // lost.
             Err(StoreError::Fenced { actual, .. })
                 if actual == record.expected + record.entries.len() as u64 =>
             {

@@ -1,4 +1,4 @@
-//! One call that is under way: it waits for its answer, the end of its time or its own end.
+//! One call in flight: a future that ends with an answer, at its timeout, or when the run aborts it.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -21,50 +21,51 @@ use crate::tools::call_updates::CallUpdates;
 use crate::tools::gate::Permit;
 use crate::tools::{self, ToolError};
 
-/// Whose call it is: the run, whose that is, and where the call stands in its trace.
+/// Where a call comes from: its run, the run's owner, and its parent in the trace.
 pub(super) struct CallOrigin {
     pub(super) run_id: Arc<str>,
     pub(super) owner: Option<Arc<str>>,
     pub(super) traceparent: Option<Arc<str>>,
 }
 
-/// Waits for a call's turn, and makes it.
+/// Waits for a permit of the gate, then sends the call.
 pub(super) async fn wait_and_send(
-    around: CallContext<'_>,
-    whose: CallOrigin,
+    context: CallContext<'_>,
+    origin: CallOrigin,
     call: Call,
     is_retry: bool,
     mut ended: oneshot::Receiver<CallEnd>,
 ) -> Completion {
-    let pass = tokio::select! {
+    let permit = tokio::select! {
         biased;
-        // First: what is ended here must not leave with the slot that another one's end has freed.
+        // Polled first: a call aborted here must not take the slot that another aborted call has
+        // freed.
         Ok(_) = &mut ended => return unsent(call.id, Answer::Unsent),
-        pass = around.gate.enter(&call.tool, is_retry) => pass,
+        permit = context.gate.enter(&call.tool, is_retry) => permit,
     };
-    match pass {
-        Ok(pass) => send(around, whose, call, pass, ended).await,
+    match permit {
+        Ok(permit) => send(context, origin, call, permit, ended).await,
         Err(error) => unsent(call.id, Answer::Failure(error.into())),
     }
 }
 
-/// The answer of a call that never left.
+/// The completion of a call that was never sent.
 pub(super) fn unsent(call: CallId, answer: Answer) -> Completion {
     Completion::Answered(EventKind::Answered { call, answer }, None)
 }
 
-/// Makes a call that may leave.
+/// Sends a call that holds its permit.
 pub(super) fn send<'a>(
-    around: CallContext<'a>,
-    whose: CallOrigin,
+    context: CallContext<'a>,
+    origin: CallOrigin,
     call: Call,
-    pass: Permit<'a>,
+    permit: Permit<'a>,
     ended: oneshot::Receiver<CallEnd>,
 ) -> CallFuture<'a> {
     let Call { id, tool, args, timeout_ms, key, step, attempt, purpose, .. } = call;
     let Call { covers_parts, overwrites, resume_handle: follows, .. } = call;
-    let known = around.registry.get(&tool).expect("the gate lets through what the registry has");
-    let CallOrigin { run_id, owner, traceparent } = whose;
+    let known = context.registry.get(&tool).expect("the gate admits only tools of the registry");
+    let CallOrigin { run_id, owner, traceparent } = origin;
     let request = tools::ToolRequest {
         tool: tool.clone(),
         args,
@@ -79,8 +80,8 @@ pub(super) fn send<'a>(
         asker: None,
         follows,
     };
-    let standing = Authorization { call: id, covers_parts, is_part: false };
-    let work = around.call(known, request, standing);
+    let authorization = Authorization { call: id, covers_parts, is_part: false };
+    let work = context.call(known, request, authorization);
     let has_schema = known.spec.output.is_some();
     CallFuture {
         id,
@@ -89,32 +90,32 @@ pub(super) fn send<'a>(
         work,
         timeout_ms,
         timer: None,
-        pass: Some(pass),
+        permit: Some(permit),
         ended,
         has_left: false,
-        updates: around.updates,
+        updates: context.updates,
     }
 }
 
-/// How the run of a call ends before the call does.
+/// How a run ends a call before its answer.
 pub(super) enum CallEnd {
-    /// Its answer is awaited, until it is abandoned this way.
+    /// The run still waits for the answer, until this receiver abandons the call.
     Settles(oneshot::Receiver<CallEnd>),
-    /// Nobody waits for its answer.
+    /// The run does not wait for the answer.
     Abandoned,
 }
 
-/// A call that is under way. It waits for the answer, the end of its time or its own end, whichever
-/// is first. Dropping the runner's future is what ends it.
+/// A call in flight. It ends with the answer, at its timeout, or when the run aborts it, whichever
+/// comes first. Dropping the runner's future aborts the call.
 pub(super) struct CallFuture<'a> {
     id: CallId,
     tool: ToolId,
     has_schema: bool,
     work: BoxFuture<'a, Result<Value, ToolError>>,
     timeout_ms: Option<u64>,
-    /// Set when it leaves: its time counts from then, not from when it queues.
+    /// Set when the call is sent: time in the queue does not count.
     timer: Option<Pin<Box<Sleep>>>,
-    pass: Option<Permit<'a>>,
+    permit: Option<Permit<'a>>,
     ended: oneshot::Receiver<CallEnd>,
     has_left: bool,
     updates: Option<&'a Arc<CallUpdates>>,
@@ -128,18 +129,18 @@ impl Future for CallFuture<'_> {
             return Poll::Ready(unsent(self.id, Answer::Unsent));
         }
         self.has_left = true;
-        // A panic of a tool is that call's failure and nobody else's.
+        // A panic in a tool fails that call alone.
         let work = std::panic::catch_unwind(AssertUnwindSafe(|| self.work.poll_unpin(cx)));
         let answer = match work {
             Ok(Poll::Ready(outcome)) => answer(Ok(outcome)),
             Err(panic) => answer(Err(panic)),
             Ok(Poll::Pending) if self.is_late(cx) => {
-                // Whoever works on it is told to stop.
+                // The runner then tells the server to stop its work.
                 self.updates.into_iter().for_each(|updates| updates.unmark_findable(self.id));
                 Answer::TimedOut
             }
             Ok(Poll::Pending) => {
-                // Ended by us: it says nothing about the tool.
+                // The run aborted the call, which says nothing about the tool.
                 return self.poll_ended(cx).map(|()| unsent(self.id, Answer::Aborted));
             }
         };
@@ -148,7 +149,7 @@ impl Future for CallFuture<'_> {
 }
 
 impl CallFuture<'_> {
-    /// Whether it is abandoned; one that settles goes on.
+    /// Ready when the run abandons the call; a call that settles continues.
     fn poll_ended(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             match self.ended.poll_unpin(cx) {
@@ -159,7 +160,7 @@ impl CallFuture<'_> {
         }
     }
 
-    /// Whether its time is over.
+    /// Whether the call has timed out.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(timeout) = self.timeout_ms else { return false };
         let sleep = || Box::pin(tokio::time::sleep(Duration::from_millis(timeout)));
@@ -167,10 +168,10 @@ impl CallFuture<'_> {
     }
 
     fn answered(&mut self, answer: Answer) -> Completion {
-        let measured = self.pass.take().map(|pass| Measured {
+        let measured = self.permit.take().map(|permit| Measured {
             tool: self.tool.clone(),
             has_schema: self.has_schema,
-            took: pass.finish(is_answered(&answer)),
+            took: permit.finish(is_answered(&answer)),
             result: match &answer {
                 Answer::Value(value) => Ok(value.clone()),
                 Answer::Failure(failure) => Err(failure.code),
@@ -181,7 +182,7 @@ impl CallFuture<'_> {
     }
 }
 
-/// Whether the tool's source has shown that it is there.
+/// Whether the answer proves that the tool's source is reachable.
 fn is_answered(answer: &Answer) -> bool {
     match answer {
         Answer::Value(_) => true,
@@ -190,10 +191,10 @@ fn is_answered(answer: &Answer) -> bool {
     }
 }
 
-/// What a panic leaves behind.
+/// The payload of a panic.
 type Panic = Box<dyn std::any::Any + Send>;
 
-/// What a runner's word, or its panic, means.
+/// Translates a runner's result, or its panic, into an answer.
 fn answer(outcome: Result<Result<Value, ToolError>, Panic>) -> Answer {
     match outcome {
         Ok(Ok(value)) => Answer::Value(value),

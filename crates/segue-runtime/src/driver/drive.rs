@@ -1,4 +1,4 @@
-//! What a driver is given: everything around a run, and how the run is set in motion.
+//! The input of a driver: the context of a run, and how it starts.
 
 use std::sync::Arc;
 
@@ -16,54 +16,54 @@ use crate::tools::Registry;
 use crate::tools::call_scope::CompositionRunner;
 use crate::tools::gate::Gate;
 
-/// What a driver needs to move a run.
+/// Everything a driver needs to move a run.
 pub struct DriverContext<'a> {
-    /// What the run executes.
+    /// The plan that the run executes.
     pub plan: Arc<Plan>,
     /// The tools.
     pub registry: &'a Registry,
-    /// Where calls wait for their turn.
+    /// Limits how many calls of a tool are in flight.
     pub gate: &'a Gate,
-    /// Where the journal goes.
+    /// Stores the journal.
     pub store: &'a dyn Store,
-    /// Who is asked.
+    /// Answers questions.
     pub confirmer: &'a dyn Confirmer,
-    /// What is known of the tools.
+    /// What is known about the tools.
     pub catalog: &'a Catalog,
-    /// Every bound.
+    /// The limits.
     pub limits: &'a Limits,
-    /// What runs compositions that code calls.
+    /// Runs compositions that code calls.
     pub(crate) compositions: &'a dyn CompositionRunner,
-    /// Who watches.
+    /// Receives the entries of each turn.
     pub observer: &'a dyn Observer,
-    /// Randomness.
+    /// Random bits and ids.
     pub ids: &'a IdSource,
-    /// What compiles a composition that was made at run time.
+    /// Compiles a composition that a step made.
     pub expand: &'a Expand<'a>,
-    /// Resolves when the run should end, to who wants it.
+    /// Resolves when the run should be cancelled, to the name of who cancels it.
     pub cancel: BoxFuture<'a, Arc<str>>,
-    /// What else is wanted of it meanwhile.
+    /// Delivers commands to the run.
     pub(crate) router: &'a Arc<CommandRouter>,
-    /// Leases of runs that stopped because of their store.
+    /// Leases of runs that stopped because their store failed.
     pub(crate) unreleased: &'a UnreleasedLeases,
 }
 
-/// Compiles and plans a composition that was made at run time, or says why it cannot.
+/// Compiles and plans a composition that a step made, or says why it cannot.
 pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync + 'a;
 
-/// How a run is set in motion.
+/// How a run starts.
 pub enum StartMode {
-    /// It begins, with what it takes over from an earlier one.
+    /// A new run, with the values that it reuses from an earlier one.
     Start(Box<Started>, Vec<ReusedStep>),
-    /// It was read from its journal, and goes on; then this happens.
+    /// A run restored from its journal.
     Resume {
-        /// The right to write it.
+        /// The right to write the run.
         lease: Lease,
-        /// Entries that are in the store.
+        /// How many entries are in the store.
         written: u64,
-        /// What is wanted of it, in this order.
+        /// The commands for the run, in order.
         commands: Vec<EventKind>,
-        /// The words in the store that some of these came by.
+        /// The numbers of those commands that came through the store.
         command_numbers: Vec<u64>,
     },
 }

@@ -1,4 +1,4 @@
-//! Time and chance, which the core has not.
+//! The clock, random bits and ids: the core has none of these.
 
 use std::fmt::Write as _;
 use std::hash::{BuildHasher, RandomState};
@@ -14,13 +14,13 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A source of random bits: a keyed hash of a counter. The key is the operating system's, so who has
-/// seen some of the bits cannot work out the others; and no draw asks the system again.
+/// A source of random bits: a keyed hash of a counter. The operating system gives the key, so an
+/// observer of some bits cannot compute the others, and drawing bits needs no system call.
 #[derive(Default)]
 pub struct IdSource {
     key: RandomState,
     drawn: AtomicU64,
-    /// The time and number of the last ordered id.
+    /// The last ordered id's time and counter.
     stamp: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ fn text(id: &Uuid) -> Arc<str> {
 mod tests {
     use super::*;
 
-    /// Ids of two engines, and of one, differ; their bits are spread.
+    /// Ids differ, within an engine and between two; their bits are spread evenly.
     #[test]
     fn draws_differ_and_are_spread() {
         let engines = [IdSource::default(), IdSource::default()];

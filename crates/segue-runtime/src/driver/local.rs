@@ -1,7 +1,7 @@
-//! The local driver: one future per call, all polled in one place.
+//! The local driver: one future per call, all polled by one task.
 //!
-//! Record, then perform: a turn's entries are appended to the store before any of its effects
-//! begins. A failing store therefore starts nothing; it is waited for, but not for ever.
+//! Record, then perform: a turn's entries are in the store before any of its effects begins. While
+//! the store fails, the driver starts nothing; it retries for a limited time.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,20 +31,20 @@ use crate::store::{
 use crate::tools::call_scope::CallContext;
 use crate::tools::call_updates::{CallUpdate, CallUpdates};
 
-/// Moves a run until it is over, or until it waits for a person who is not there.
+/// Drives a run until it finishes, or until it waits for a person who is not here.
 pub async fn drive(
     run: &mut Run,
     first: StartMode,
     drive: DriverContext<'_>,
 ) -> Result<(), StoreError> {
-    let (run_id, lease, written, begins, wishes, words) = match first {
+    let (run_id, lease, written, begins, commands, numbers) = match first {
         StartMode::Start(started, reused) => {
             let run_id = started.run_id.clone();
             (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
         }
-        StartMode::Resume { lease, written, commands: mut wishes, command_numbers: words } => {
-            let begins = resume_event(run, &mut wishes);
-            (lease.run_id.clone(), Some(lease), written, begins, wishes, words)
+        StartMode::Resume { lease, written, mut commands, command_numbers: numbers } => {
+            let begins = resume_event(run, &mut commands);
+            (lease.run_id.clone(), Some(lease), written, begins, commands, numbers)
         }
     };
     let updates = Arc::new(CallUpdates::default());
@@ -87,57 +87,57 @@ pub async fn drive(
         proceeds: false,
         is_leaving: false,
     };
-    let driven = driver.drive(begins, wishes, words, drive.cancel).await;
+    let driven = driver.drive(begins, commands, numbers, drive.cancel).await;
     if let (Err(_), Some(lease)) = (&driven, driver.lease.take()) {
         drive.unreleased.release(drive.store, lease).await;
     }
     driven
 }
 
-/// How a run that was read goes on. That it is to end counts before anything of it is worked out:
-/// that may be what ended the process before.
-fn resume_event(run: &Run, wishes: &mut Vec<EventKind>) -> EventKind {
+/// The event that a restored run begins with. A command to end the run comes before any evaluation:
+/// an evaluation may be what ended the process before.
+fn resume_event(run: &Run, commands: &mut Vec<EventKind>) -> EventKind {
     let ends = |command: &EventKind| {
         matches!(command, EventKind::Cancel { .. } | EventKind::RollBack { .. })
             && !run.is_finished()
     };
-    match wishes.iter().position(ends).map(|at| wishes.remove(at)) {
+    match commands.iter().position(ends).map(|at| commands.remove(at)) {
         Some(EventKind::Cancel { by }) => EventKind::ResumedToEnd { by, roll_back: false },
         Some(EventKind::RollBack { by }) => EventKind::ResumedToEnd { by, roll_back: true },
         _ => EventKind::Resumed,
     }
 }
 
-/// Asks somebody, until somebody else has answered.
+/// Asks the confirmer, until the question is withdrawn.
 async fn ask(
     confirmer: &dyn Confirmer,
     question: Question,
     ended: oneshot::Receiver<()>,
 ) -> Completion {
-    // Its end first: nobody is asked what is answered already.
+    // The withdrawal is polled first: an answered question is not asked.
     match select(ended, confirmer.confirm(&question)).await {
         Either::Left(_) => Completion::Withdrawn,
         Either::Right((decision, _)) => Completion::Answers(question.id, decision),
     }
 }
 
-/// Calls, questions and timers are all futures that end in an event. There are far more calls than
-/// others, so these have no box of their own.
+/// Calls, questions and timers are futures that end in an event. Calls are by far the most
+/// frequent, so they are not boxed.
 type InFlight<'a> = FuturesUnordered<Either<CallFuture<'a>, BoxFuture<'a, Completion>>>;
 
-/// What a future ended in.
+/// The result of one of these futures.
 pub(super) enum Completion {
     /// An event.
     Event(EventKind),
-    /// A call that is under way has told something.
+    /// A call in flight reported something.
     Update(CallId, CallUpdate),
-    /// A call was answered, which teaches something about its tool.
+    /// A call was answered; the measurement updates the statistics of its tool.
     Answered(EventKind, Option<Measured>),
-    /// Whoever was asked has answered, or left the question open.
+    /// The confirmer answered the question, or left it open.
     Answers(QuestionId, Option<Decision>),
-    /// Somebody else answered the question.
+    /// The question was withdrawn, because another answer came first.
     Withdrawn,
-    /// Somebody wants the run to end.
+    /// The caller cancelled the run.
     Cancelled(Arc<str>),
 }
 
@@ -145,42 +145,43 @@ struct Driver<'a> {
     run: &'a mut Run,
     run_id: Arc<str>,
     plan: Arc<Plan>,
-    /// The right to write the run, once it has begun.
+    /// The right to write the run; `None` until its first entry is stored.
     lease: Option<Lease>,
-    /// Calls that ended and are not in the store yet.
+    /// Measurements of finished calls that are not in the store yet.
     measured: Vec<Measured>,
     context: CallContext<'a>,
     updates: &'a Arc<CallUpdates>,
-    /// Calls that can be found again, once that is written down.
+    /// Calls that got a handle by which they can be found again, and origin entry is not durable
+    /// yet.
     found: Vec<CallId>,
     store: &'a dyn Store,
     observer: &'a dyn Observer,
     ids: &'a IdSource,
     expand: &'a Expand<'a>,
     in_flight: InFlight<'a>,
-    /// Whether the wish that the run ends is under way too.
+    /// Whether the future that cancels the run is among those in flight.
     may_be_cancelled: bool,
-    /// What is to be written and done next.
+    /// The entries and effects of the turn in progress.
     turn: Turn,
-    /// What has happened and the run was not told yet.
+    /// Completions that the run has not handled yet.
     completions: Vec<Completion>,
-    /// Ends a call that is under way. A list: there are few, and the first ones answer first.
+    /// Ends a call in flight. A list: there are few, and the first ones answer first.
     ends: Vec<(CallId, oneshot::Sender<CallEnd>)>,
-    /// Questions that somebody is being asked; without its other half one is withdrawn.
+    /// Questions that the confirmer is being asked; dropping the sender withdraws one.
     asked: Vec<(QuestionId, oneshot::Sender<()>)>,
-    /// What is wanted of the run from outside; nobody listens before there is time to.
+    /// Receives commands from outside; opened the first time that the run waits.
     mailbox: Option<MailboxReceiver>,
     router: &'a Arc<CommandRouter>,
-    /// Entries that are in the store.
+    /// How many entries are in the store.
     written: u64,
-    /// What the run was told from outside, and is not durable yet.
+    /// Inputs from outside that are not durable yet.
     unacknowledged: Vec<InputAck>,
     evaluating: Evaluating,
-    /// Whether what the run was told last was interrupted: what shall end the run comes next.
+    /// Whether the last evaluation was interrupted: the command that ends the run comes next.
     is_interrupted: bool,
-    /// Whether the run paused, or one of its evaluations took too long: it goes on with `Proceed`.
+    /// Whether the run paused, or an evaluation took too long: `Proceed` continues it.
     proceeds: bool,
-    /// Whether the process ends, and what the run was told last is dropped.
+    /// Whether the process is shutting down: the last event's entries are dropped.
     is_leaving: bool,
 }
 
@@ -188,25 +189,26 @@ impl<'a> Driver<'a> {
     async fn drive(
         &mut self,
         begins: EventKind,
-        wishes: Vec<EventKind>,
-        words: Vec<u64>,
+        commands: Vec<EventKind>,
+        numbers: Vec<u64>,
         cancel: BoxFuture<'a, Arc<str>>,
     ) -> Result<(), StoreError> {
         self.handle(begins);
         if self.lease.is_some() {
             self.catch_up();
         }
-        self.apply_commands(wishes).await?;
+        self.apply_commands(commands).await?;
         self.observer.recorded(InputAck::Start);
-        for word in words {
-            self.remove_command(word).await;
+        for number in numbers {
+            self.remove_command(number).await;
         }
         self.until_finished(cancel).await?;
         self.stop_driving().await
     }
 
-    /// What was to happen while nobody was there happens first, in its order. So an answer that comes
-    /// after the time of its question comes too late, whoever brings it.
+    /// Timers that expired while no process drove the run fire first, in their order. An answer
+    /// that comes after its question's timeout is therefore too late, through whichever channel it
+    /// comes.
     fn catch_up(&mut self) {
         let now = now_ms();
         let mut overdue = Vec::new();
@@ -223,11 +225,11 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Does what is wanted of the run, in one turn with what it begins with: nothing starts that is not
-    /// wanted any more.
-    async fn apply_commands(&mut self, wishes: Vec<EventKind>) -> Result<(), StoreError> {
+    /// Applies pending commands in the same turn that starts the run, so that no step starts which
+    /// a command stops.
+    async fn apply_commands(&mut self, commands: Vec<EventKind>) -> Result<(), StoreError> {
         let mut answered = Vec::new();
-        for command in wishes {
+        for command in commands {
             if let EventKind::Decided { question, .. } = &command {
                 answered.push(*question);
             }
@@ -239,16 +241,16 @@ impl<'a> Driver<'a> {
     }
 
     async fn until_finished(&mut self, cancel: BoxFuture<'a, Arc<str>>) -> Result<(), StoreError> {
-        // Among the calls: when all that is under way was polled and nothing is ready, the set has
-        // itself polled once more, after everybody else. With this there is always one more.
+        // In the same set as the calls: `FuturesUnordered` yields once it has polled as many
+        // futures as it holds. With this one it holds more than there are calls to poll.
         self.wait_for(cancel.map(Completion::Cancelled));
         self.may_be_cancelled = true;
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.asked.is_empty() && !self.proceeds {
                 return Ok(());
             }
-            if let Some(heard) = poll_fn(|cx| self.gather(cx)).await {
-                self.handle_command(heard).await?;
+            if let Some(received) = poll_fn(|cx| self.gather(cx)).await {
+                self.handle_command(received).await?;
                 continue;
             }
             self.handle_gathered();
@@ -257,8 +259,8 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Waits until something happens, and takes everything that has: it is written together, and
-    /// synced once. What somebody wants from outside comes by itself.
+    /// Waits until something completes, and takes everything that has: one turn, one sync. A
+    /// command from outside is returned alone.
     fn gather(&mut self, cx: &mut Context<'_>) -> Poll<Option<Received>> {
         let mut cancelled = None;
         while let Poll::Ready(Some(happened)) = self.in_flight.poll_next_unpin(cx) {
@@ -267,13 +269,14 @@ impl<'a> Driver<'a> {
                 other => self.completions.push(other),
             }
         }
-        // What a call told was before its answer, if that is there, too.
-        let noted = self.updates.take();
-        if !noted.is_empty() {
-            let noted = noted.into_iter().map(|(call, note)| Completion::Update(call, note));
-            self.completions.splice(0..0, noted);
+        // A call's updates come before its answer, when both are there.
+        let updates = self.updates.take();
+        if !updates.is_empty() {
+            let updates =
+                updates.into_iter().map(|(call, update)| Completion::Update(call, update));
+            self.completions.splice(0..0, updates);
         }
-        // Answers first: what has happened counts before what is wished for.
+        // Answers come before a cancel: they have already happened.
         if let Some(by) = cancelled {
             self.may_be_cancelled = false;
             self.completions.push(Completion::Cancelled(by));
@@ -286,14 +289,14 @@ impl<'a> Driver<'a> {
         }
         let is_idle = self.in_flight.len() == usize::from(self.may_be_cancelled);
         assert!(!is_idle || self.is_interrupted, "a run that is not finished waits for something");
-        let listening = self.mailbox.get_or_insert_with(|| self.router.register(&self.run_id));
-        match listening.poll(cx) {
-            Poll::Ready(Some(heard)) => Poll::Ready(Some(heard)),
+        let mailbox = self.mailbox.get_or_insert_with(|| self.router.register(&self.run_id));
+        match mailbox.poll(cx) {
+            Poll::Ready(Some(received)) => Poll::Ready(Some(received)),
             _ => Poll::Pending,
         }
     }
 
-    /// Tells the run what was gathered, as long as it goes on.
+    /// Has the run handle the gathered completions, until it finishes.
     fn handle_gathered(&mut self) {
         let mut gathered = std::mem::take(&mut self.completions);
         for happened in gathered.drain(..) {
@@ -330,37 +333,36 @@ impl<'a> Driver<'a> {
         self.completions = gathered;
     }
 
-    /// Does what somebody wants; the word that it came by is thrown away once that is durable.
-    async fn handle_command(&mut self, heard: Received) -> Result<(), StoreError> {
-        if let EventKind::Decided { question, .. } = heard.event {
+    /// Handles a command, and removes it from the store once its entries are durable.
+    async fn handle_command(&mut self, received: Received) -> Result<(), StoreError> {
+        if let EventKind::Decided { question, .. } = received.event {
             self.withdraw(question);
         }
-        self.handle(heard.event);
+        self.handle(received.event);
         self.write_and_perform().await?;
-        if let Some(word) = heard.command {
-            self.remove_command(word).await;
+        if let Some(number) = received.command {
+            self.remove_command(number).await;
         }
-        if let Some(recorded) = heard.recorded {
-            // Whoever told the run may be gone.
+        if let Some(recorded) = received.recorded {
+            // The sender of the command may be gone.
             let _ = recorded.send(());
         }
         Ok(())
     }
 
-    /// What came by this word is durable. Left there, it is heard again after a crash, and changes
-    /// nothing.
-    async fn remove_command(&mut self, word: u64) {
-        let _ = self.store.remove_command(word).await;
+    /// Removes a command origin entries are durable. If removal fails, the command is delivered
+    /// again after a restart, and changes nothing.
+    async fn remove_command(&mut self, number: u64) {
+        let _ = self.store.remove_command(number).await;
     }
 
-    /// Nobody need answer this question any more.
+    /// Withdraws a question that needs no answer any more.
     fn withdraw(&mut self, question: QuestionId) {
         self.asked.retain(|(asked, _)| *asked != question);
         self.unacknowledged.push(InputAck::Answer(question));
     }
 
-    /// Tells the run what happened. Not asynchronous: events are large, and a future would carry
-    /// them along.
+    /// Has the run handle an event. Not async: events are large, and the future would hold them.
     fn handle(&mut self, kind: EventKind) {
         if let EventKind::Answered { call, .. } = &kind {
             self.take_end(*call);
@@ -379,23 +381,23 @@ impl<'a> Driver<'a> {
         self.proceeds |= ended.goes_on;
     }
 
-    /// Writes down what became true, and does what follows from it.
+    /// Stores the turn's entries, then performs its effects.
     async fn write_and_perform(&mut self) -> Result<(), StoreError> {
         if self.is_leaving {
-            // What was evaluated may have been interrupted, which is no fact about the run. Whoever
-            // moves it is about to drop it.
+            // The evaluation may have been interrupted, which is no fact about the run. The owner
+            // of this future is about to drop it.
             return std::future::pending().await;
         }
-        // Taken, and given back empty: there is a turn after every step, and it keeps its room.
+        // Taken here and put back empty, so that the next turn reuses the allocations.
         let Turn { mut record, mut perform } = std::mem::take(&mut self.turn);
         if !record.is_empty() {
-            // Facts before acts. A crash between the two leaves a call in doubt, which recovery
-            // can ask about; the other order leaves a call nobody knows of, which nothing can.
+            // Facts before acts. A crash between the two leaves a call in doubt, which recovery can
+            // ask about. The other order would leave a call that no journal knows.
             let written = self.run.redacted(&record);
             self.write(&written).await?;
             self.written += written.len() as u64;
             self.observer.observe(self.run, &written);
-            // Too late for those that nobody answered in time, or whose run is over.
+            // Withdraw questions that timed out, or origin run is over.
             let Driver { asked, run, unacknowledged, .. } = self;
             asked.retain(|(question, _)| {
                 let stands = run.has_open_question(*question);
@@ -417,7 +419,7 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// A run that waits for a person is left to whoever brings the answer.
+    /// Releases the lease of a run that waits for a person, so that another process can resume it.
     async fn stop_driving(&mut self) -> Result<(), StoreError> {
         match self.lease.take() {
             Some(lease) if !self.run.is_finished() => self.store.release(&lease).await,
@@ -459,7 +461,7 @@ impl<'a> Driver<'a> {
             Effect::Call(call) => self.call(call),
             Effect::Settle(call) => self.settle(call),
             Effect::Abort(call) => {
-                // An answer that is on its way already leaves nobody to tell.
+                // If the answer is here already, there is no call to abort.
                 if let Some(end) = self.take_end(call) {
                     let _ = end.send(CallEnd::Abandoned);
                 }
@@ -489,25 +491,25 @@ impl<'a> Driver<'a> {
             self.updates.mark_findable(call.id);
         }
         self.ends.push((call.id, end));
-        let (around, whose) = (self.context, self.call_origin(call.id));
-        let gate = around.gate;
+        let (context, origin) = (self.context, self.call_origin(call.id));
+        let gate = context.gate;
         let is_retry = call.attempt > 1 && call.purpose == Purpose::Work;
-        // Few calls have to wait; the others are spared the room that waiting takes.
+        // Few calls wait at the gate; the others need no boxed future.
         match gate.try_enter(&call.tool, is_retry) {
-            Some(Ok(pass)) => {
-                let calling = send(around, whose, call, pass, ended);
+            Some(Ok(permit)) => {
+                let calling = send(context, origin, call, permit, ended);
                 self.in_flight.push(Either::Left(calling));
             }
             Some(Err(error)) => {
                 let refused = unsent(call.id, Answer::Failure(error.into()));
                 self.wait_for(std::future::ready(refused));
             }
-            None => self.wait_for(wait_and_send(around, whose, call, is_retry, ended)),
+            None => self.wait_for(wait_and_send(context, origin, call, is_retry, ended)),
         }
     }
 
-    /// A call that may write starts nothing more, and its answer is awaited. It can be abandoned
-    /// afterwards.
+    /// A call that may write starts no further calls, and the run waits for its answer. The run can
+    /// still abandon it afterwards.
     fn settle(&mut self, call: CallId) {
         self.updates.mark_settling(call);
         if let Some((_, end)) = self.ends.iter_mut().find(|(id, _)| *id == call) {
@@ -531,7 +533,7 @@ impl<'a> Driver<'a> {
         self.in_flight.push(Either::Right(Box::pin(what)));
     }
 
-    /// What ends a call, out of those that are under way.
+    /// Removes the sender that ends a call in flight.
     fn take_end(&mut self, call: CallId) -> Option<oneshot::Sender<CallEnd>> {
         self.updates.unmark_findable(call);
         let at = self.ends.iter().position(|(id, _)| *id == call)?;
@@ -539,7 +541,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// When the time of a run that begins is over: what it evaluates first has to end by then, too.
+/// The deadline of a run that starts: its first evaluation must end by then, too.
 fn deadline(begins: &EventKind, plan: &Plan) -> Option<u64> {
     let EventKind::Rerun { started, .. } = begins else { return None };
     let timeout_ms = started.options.timeout_ms.or(plan.composition.timeout_ms)?;

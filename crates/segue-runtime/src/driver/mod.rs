@@ -1,4 +1,5 @@
-//! Drivers move a run: effects become calls, calls become events. They decide nothing.
+//! Drivers move a run: they turn effects into calls and results into events. They take no
+//! decisions.
 
 mod append;
 mod call;
@@ -21,7 +22,7 @@ use crate::tools::Progress;
 /// Answers the questions of a run.
 #[async_trait]
 pub trait Confirmer: Send + Sync {
-    /// The answer, and whose it is; nothing leaves the question open, and the run waits.
+    /// The answer and who gave it. `None` leaves the question open, and the run waits.
     async fn confirm(&self, question: &Question) -> Option<Decision>;
 }
 
@@ -30,13 +31,15 @@ pub trait Confirmer: Send + Sync {
 pub struct Decision {
     /// Yes or no. Of a call in doubt: whether it did its work.
     pub granted: bool,
-    /// Whose word it is.
+    /// Who answered.
     pub by: Arc<str>,
-    /// What comes with it: the data of an approval, or what a call in doubt returned.
+    /// Data that comes with the answer: the data of an approval, or the value that a call in doubt
+    /// returned.
     pub data: Value,
 }
 
-/// Nobody is there to ask: no call is allowed, and what only a person can know is left open.
+/// For runs without a person: denies calls that ask, and leaves questions open that only a person
+/// can answer.
 pub struct DenyAll;
 
 #[async_trait]
@@ -51,7 +54,7 @@ impl Confirmer for DenyAll {
     }
 }
 
-/// Leaves every question to somebody who comes later.
+/// Leaves every question open, for a later answer.
 pub struct Defer;
 
 #[async_trait]
@@ -61,34 +64,35 @@ impl Confirmer for Defer {
     }
 }
 
-/// Watches a run. Called after the entries are durable, before what they announce is done.
+/// Watches a run. The driver calls it after a turn's entries are durable and before it performs the
+/// turn's effects.
 pub trait Observer: Send + Sync {
-    /// Something became true.
+    /// The entries of a turn.
     fn observe(&self, run: &Run, entries: &[Entry]);
 
-    /// A call that is under way has got further.
+    /// A call in flight reports progress.
     fn progressed(&self, _run: &Run, _call: CallId, _progress: &Progress) {}
 
-    /// A run goes on whose journal is this. Nothing of it is new.
+    /// A run resumes with this journal. None of the entries is new.
     fn resumed(&self, _run: &Run, _journal: &[Entry]) {}
 
-    /// Something that came from outside is durable, with everything that follows from it. Only now may
-    /// it be acknowledged.
+    /// An input from outside is durable, with everything that follows from it. Acknowledge it no
+    /// earlier.
     fn recorded(&self, _what: InputAck) {}
 }
 
-/// What comes to a run from outside and is acknowledged once it is durable.
+/// An input from outside that is acknowledged once it is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputAck {
-    /// The run began, or goes on with everything that was wanted of it at that moment.
+    /// The run started, or resumed with the commands that were pending.
     Start,
-    /// The wish that the run ends.
+    /// A request to cancel the run.
     Cancel,
-    /// The answer to this question, or that nobody has to answer it any more.
+    /// The answer to this question, or the fact that it needs none any more.
     Answer(QuestionId),
 }
 
-/// Looks away.
+/// Ignores everything.
 pub struct NoObserver;
 
 impl Observer for NoObserver {

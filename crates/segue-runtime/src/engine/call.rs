@@ -1,4 +1,4 @@
-//! One call of one tool, outside any run of the caller's; and compositions that code calls.
+//! One call of one tool outside a run; and compositions that code tools call.
 
 use std::sync::Arc;
 
@@ -20,30 +20,30 @@ use crate::store::MemoryStore;
 use crate::tools::call_scope::{Authorization, CallContext, CompositionRunner, is_answered};
 use crate::tools::{Registry, ToolError, ToolRequest};
 
-/// The step of a call that no step makes.
+/// The step name of a call that no step makes.
 const STEP: &str = "call";
 
 /// A tool to call.
 pub struct CallRequest<'a> {
-    /// Its id, or its short name.
+    /// The tool's id or short name.
     pub tool: &'a str,
     /// Its arguments.
     pub args: Value,
-    /// Consent to everything that would ask.
+    /// Whether the caller approves every question in advance.
     pub approved: bool,
-    /// Who is asked before a call that destroys; nobody means no.
+    /// Answers before a destructive call; [`DenyAll`] denies it.
     pub confirmer: &'a dyn Confirmer,
 }
 
 impl<'a> CallRequest<'a> {
-    /// A call of this tool, with nobody to ask.
+    /// A call of this tool. Questions are denied.
     pub fn new(tool: &'a str, args: Value) -> CallRequest<'a> {
         CallRequest { tool, args, approved: false, confirmer: &DenyAll }
     }
 }
 
 impl Engine {
-    /// Calls one tool, once. It asks first where a step of a composition would.
+    /// Calls one tool once. It asks first where a step of a composition would.
     pub async fn call(&self, request: CallRequest<'_>) -> Result<Value, EngineError> {
         let CallRequest { tool: name, args, approved, confirmer } = request;
         let spec = self.tool(name)?.clone();
@@ -67,7 +67,7 @@ impl Engine {
                     tool: spec.id.clone(),
                     args: args.clone(),
                     effect,
-                    // Outside a run nothing is taken back.
+                    // A call outside a run is never rolled back.
                     can_roll_back: effect <= Impact::Reads,
                     parts: plan::reachable_calls(&spec),
                     rollback: None,
@@ -96,7 +96,7 @@ impl Engine {
             asker: None,
             follows: None,
         };
-        let around = CallContext {
+        let context = CallContext {
             registry: &inner.registry,
             catalog: &inner.catalog,
             gate: &inner.gate,
@@ -108,19 +108,19 @@ impl Engine {
         let covers_parts = spec.confirmation_covers_parts(approved);
         let pass = inner.gate.enter(&spec.id, false).await?;
         let call_id = CallId { node: NodeId::RUN, attempt: 1 };
-        let standing = Authorization { call: call_id, covers_parts, is_part: false };
-        let outcome = around.call(tool, call, standing).await;
+        let authorization = Authorization { call: call_id, covers_parts, is_part: false };
+        let outcome = context.call(tool, call, authorization).await;
         pass.finish(is_answered(&outcome));
         Ok(outcome?)
     }
 }
 
-/// Runs compositions for code that calls them. They are a part of its call: their journals end with
-/// it, and nobody goes on with them when it was interrupted.
+/// Runs compositions for code tools that call them. Such a run is part of the tool's call: its
+/// journal ends with the call, and no process resumes it after an interruption.
 pub(crate) struct Nested<'a> {
     pub(crate) engine: &'a Engine,
     pub(crate) registry: &'a Registry,
-    /// Whose run the code is part of.
+    /// The caller of the run that the code is part of.
     pub(crate) caller: Option<Caller>,
 }
 
@@ -161,12 +161,13 @@ impl CompositionRunner for Nested<'_> {
     }
 }
 
-/// What a run came to, as the answer of a tool.
+/// Translates the view of a run into a tool's answer.
 fn value_of(name: &str, view: RunView) -> Result<Value, ToolError> {
     match (view.status, view.errors.first()) {
         (RunStatus::Success, _) => Ok(view.output),
         (RunStatus::Waiting, _) => {
-            let message = format!("`{name}` waits for a person, which a call in code cannot");
+            let message =
+                format!("`{name}` waits for a person, and a call made by code cannot wait");
             Err(ToolError::NoAnswer { message })
         }
         (_, Some(error)) if view.errors.iter().any(|error| error.in_doubt) => {

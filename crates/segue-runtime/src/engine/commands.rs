@@ -1,9 +1,8 @@
-//! What reaches a run from outside while it is driven: at once from this process, and through the
-//! store from any other.
+//! Delivers commands to runs: directly within this process, through the store from other processes.
 //!
-//! A run listens from the first time that it has to wait. Words in the store are looked for now and
-//! then, for all runs together; there are hardly ever any. One is thrown away only when what follows
-//! from it is written down, so a word may be heard twice after a crash, which changes nothing.
+//! A run opens its mailbox the first time that it waits. One task polls the store's pending
+//! commands for all runs of the process. A command leaves the store only after its entries are
+//! durable, so a crash can deliver it twice; the second time changes nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,48 +18,48 @@ use tokio::sync::oneshot;
 use super::evaluations::Evaluations;
 use crate::store::{PendingCommand, Store, StoreError};
 
-/// How long between two looks at the words in the store: at first, and at most.
+/// The first and the longest pause between two polls of the store.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What somebody wants of a run.
+/// A command to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "wish", rename_all = "snake_case")]
 pub enum RunCommand {
-    /// That it goes on where it was.
+    /// Resume the run.
     #[serde(rename = "go_on")]
     Resume,
-    /// That it ends.
+    /// Cancel the run.
     Cancel {
-        /// Who wants it.
+        /// Who cancels it.
         #[serde(default = "unknown_caller")]
         by: Arc<str>,
     },
-    /// That what it did is taken back.
+    /// Roll back the run's finished steps.
     RollBack {
-        /// Who wants it.
+        /// Who rolls it back.
         by: Arc<str>,
     },
-    /// That a question of it has this answer.
+    /// Answer a question of the run.
     Decide {
-        /// Which question.
+        /// The question.
         question: QuestionId,
         /// Yes or no. Of a call in doubt: whether it did its work.
         granted: bool,
-        /// Whose answer it is.
+        /// Who answers.
         by: Arc<str>,
-        /// What comes with it.
+        /// Data that comes with the answer.
         data: Value,
     },
 }
 
-/// Who left a word before it was written down who does.
+/// The caller in commands that were stored before commands named one.
 fn unknown_caller() -> Arc<str> {
-    "somebody".into()
+    "an unknown caller".into()
 }
 
 impl RunCommand {
-    /// What happens to the run; nothing when it only goes on.
+    /// The event for the run; `None` for a plain resume.
     pub(crate) fn into_event(self) -> Option<EventKind> {
         Some(match self {
             RunCommand::Resume => return None,
@@ -73,31 +72,31 @@ impl RunCommand {
     }
 }
 
-/// A wish that has reached its run.
+/// A command that reached its run.
 pub(crate) struct Received {
-    /// What happens to the run.
+    /// The event for the run.
     pub(crate) event: EventKind,
-    /// The word in the store that it came by.
+    /// The command's number, if it came through the store.
     pub(crate) command: Option<u64>,
-    /// Told once what follows from it is durable; dropped when that never happens.
+    /// Fires once the command's entries are durable; dropped when the driver stops before that.
     pub(crate) recorded: Option<oneshot::Sender<()>>,
 }
 
-/// The runs of this process that listen.
+/// Delivers commands to the runs of this process that have a mailbox.
 pub(crate) struct CommandRouter {
     mailboxes: Mutex<BTreeMap<Arc<str>, Mailbox>>,
     store: Arc<dyn Store>,
-    /// What they evaluate.
+    /// The evaluations of the runs.
     pub(crate) evaluations: Arc<Evaluations>,
 }
 
 struct Mailbox {
     sender: UnboundedSender<Received>,
-    /// The last word from the store.
+    /// The last command delivered from the store.
     last: u64,
 }
 
-/// A run that listens, until dropped.
+/// A run's end of its mailbox; dropping it closes the mailbox.
 pub(crate) struct MailboxReceiver {
     receiver: UnboundedReceiver<Received>,
     run_id: Arc<str>,
@@ -113,7 +112,7 @@ impl CommandRouter {
         self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to listen for a run.
+    /// Opens the mailbox of a run.
     pub(crate) fn register(self: &Arc<CommandRouter>, run_id: &Arc<str>) -> MailboxReceiver {
         let (to, from) = unbounded_channel();
         let is_first = {
@@ -128,8 +127,8 @@ impl CommandRouter {
         MailboxReceiver { receiver: from, run_id: run_id.clone(), router: self.clone() }
     }
 
-    /// Tells a run of this process what is wanted; nothing when none of that name listens. The answer
-    /// comes once that is durable, and never when the run is left before.
+    /// Delivers an event to a run of this process; `None` when the run has no mailbox. The receiver
+    /// fires once the event is durable; it fails when the driver stops before that.
     pub(crate) fn deliver(
         &self,
         run_id: &Arc<str>,
@@ -137,46 +136,50 @@ impl CommandRouter {
     ) -> Option<oneshot::Receiver<()>> {
         let (recorded, is_recorded) = oneshot::channel();
         let ends = is_stop(&event);
-        let heard = Received { event, command: None, recorded: Some(recorded) };
+        let received = Received { event, command: None, recorded: Some(recorded) };
         let open = self.mailboxes();
         let mailbox = open.get(run_id)?;
         if ends {
-            // Before the run can hear of it: hearing takes the stop back.
+            // Before the run can receive the event: receiving it clears the stop.
             self.evaluations.stop(run_id);
         }
-        mailbox.sender.send(heard).ok()?;
+        mailbox.sender.send(received).ok()?;
         Some(is_recorded)
     }
 
-    /// The words in the store for a run that nobody drives yet, and what they want of it.
+    /// The stored commands for a run that no process drives yet: their numbers and events.
     pub(crate) async fn pending_for(
         &self,
         run_id: &Arc<str>,
     ) -> Result<(Vec<u64>, Vec<EventKind>), StoreError> {
-        let words =
-            self.store.pending_commands().await?.into_iter().filter(|word| word.run_id == *run_id);
-        Ok(words.filter_map(|word| Some((word.number, decode(&word)?))).unzip())
+        let pending = self
+            .store
+            .pending_commands()
+            .await?
+            .into_iter()
+            .filter(|command| command.run_id == *run_id);
+        Ok(pending.filter_map(|command| Some((command.number, decode(&command)?))).unzip())
     }
 
-    /// Looks for words in the store. Whether there may be any later.
+    /// Delivers stored commands. Returns whether any mailbox is open.
     async fn poll_store(&self) -> bool {
-        // A store that cannot be read now is looked at again.
-        let words = self.store.pending_commands().await.unwrap_or_default();
+        // A store that cannot be read now is polled again.
+        let pending = self.store.pending_commands().await.unwrap_or_default();
         let mut open = self.mailboxes();
-        for word in words {
+        for command in pending {
             let Some(mailbox) =
-                open.get_mut(&word.run_id).filter(|mailbox| mailbox.last < word.number)
+                open.get_mut(&command.run_id).filter(|mailbox| mailbox.last < command.number)
             else {
                 continue;
             };
-            mailbox.last = word.number;
-            if let Some(event) = decode(&word) {
+            mailbox.last = command.number;
+            if let Some(event) = decode(&command) {
                 if is_stop(&event) {
-                    self.evaluations.stop(&word.run_id);
+                    self.evaluations.stop(&command.run_id);
                 }
                 let _ = mailbox.sender.send(Received {
                     event,
-                    command: Some(word.number),
+                    command: Some(command.number),
                     recorded: None,
                 });
             }
@@ -185,17 +188,17 @@ impl CommandRouter {
     }
 }
 
-/// Whether an event ends what the run does, so that nobody waits for what it evaluates.
+/// Whether an event ends the run's work, so that its evaluations need not finish.
 pub(crate) fn is_stop(event: &EventKind) -> bool {
     matches!(event, EventKind::Cancel { .. } | EventKind::RollBack { .. })
 }
 
-/// What a word wants. What nobody can read is left by nobody that is known here.
-fn decode(word: &PendingCommand) -> Option<EventKind> {
-    serde_json::from_str(&word.text).ok().and_then(RunCommand::into_event)
+/// The event of a stored command. A command that does not parse has no event: no version wrote it.
+fn decode(command: &PendingCommand) -> Option<EventKind> {
+    serde_json::from_str(&command.text).ok().and_then(RunCommand::into_event)
 }
 
-/// Looks for words as long as a run listens.
+/// Polls the store while any mailbox is open.
 async fn watch_store(commands: Weak<CommandRouter>) {
     let mut pause = PAUSE_MIN;
     loop {
@@ -209,7 +212,7 @@ async fn watch_store(commands: Weak<CommandRouter>) {
 }
 
 impl MailboxReceiver {
-    /// The next wish.
+    /// Receives the next command.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Received>> {
         self.receiver.poll_recv(cx)
     }

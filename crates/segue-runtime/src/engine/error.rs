@@ -1,63 +1,63 @@
-//! Why the engine could not do what it was asked.
+//! Errors of the engine.
 
 use std::sync::Arc;
 
 use crate::store::StoreError;
 use crate::tools::ToolError;
 
-/// Why the engine could not do what it was asked.
+/// Why the engine could not fulfil a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     /// There is no such tool.
     #[error("Tool not found in registry: {name}")]
     UnknownTool {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What was perhaps meant.
+        /// A similar name that exists.
         nearest: Option<String>,
     },
     /// The arguments do not fit.
     #[error("{message}")]
     Arguments {
-        /// How.
+        /// Why they do not fit.
         message: String,
     },
     /// The tool failed.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// A tool is not what it was when the run was planned.
+    /// A tool's definition differs from the one that the run was planned with.
     #[error("the definition of `{tool}` has changed since the run began")]
     DefinitionChanged {
-        /// Which tool.
+        /// The tool.
         tool: String,
     },
-    /// A run needs a tool that is not there.
+    /// A run needs a tool that is not available.
     #[error("the run needs `{tool}`, which {}", if *.is_untrusted {
         "comes from a configuration that is not allowed yet"
     } else {
         "is not configured here"
     })]
     MissingTool {
-        /// Which tool.
+        /// The tool.
         tool: String,
-        /// Whether it is configured where nobody has allowed it.
+        /// Whether its configuration still has to be allowed.
         is_untrusted: bool,
     },
-    /// Whoever has the run hangs.
-    #[error("whoever has run {run_id} does not answer, so nothing was done")]
+    /// The owner of the run does not respond.
+    #[error("the process that owns run {run_id} does not respond; the command was withdrawn")]
     NotReceived {
         /// The run.
         run_id: Arc<str>,
     },
-    /// The run stopped where it was: the store could not be written, say.
+    /// The driver stopped, for example because the store could not be written.
     #[error("run {run_id} stopped where it was: {why}")]
     Stopped {
-        /// The run, which can go on from there.
+        /// The run, which can be resumed.
         run_id: Arc<str>,
         /// Why.
         why: String,
     },
-    /// The store could not do what it was asked.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

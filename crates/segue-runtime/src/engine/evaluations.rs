@@ -1,9 +1,10 @@
-//! Evaluations that are under way, and what stops them from another thread.
+//! Evaluations in progress, and how another thread stops them.
 //!
-//! A run evaluates on the thread that moves it, and hears nothing meanwhile: neither its timer nor a
-//! cancel. A thread of its own looks at the runs that should stop, and raises the flag of an evaluation
-//! that it has seen under way twice. The flag holds for that evaluation alone: a short one never sees
-//! it, and the next one, such as that of an undo, begins with it down.
+//! A run evaluates expressions on the thread that drives it. Meanwhile it receives nothing: neither
+//! its timer nor a cancel. A watcher thread checks the runs that should stop, and raises the flag
+//! of an evaluation that it has seen at two checks in a row. The flag holds for that evaluation
+//! alone: a short one never sees it, and the next one, such as an evaluation for a rollback, begins
+//! with it down.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -13,17 +14,17 @@ use segue_core::interrupt::Interrupt;
 
 use crate::driver::now_ms;
 
-/// How long between two looks at the evaluations that are under way.
+/// The pause between two checks of the evaluations in progress.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a run works through steps before it pauses, so that others have their turn and what is wanted of
-/// it is heard. What one evaluation may take counts from the last pause.
+/// How long a run works through steps before it pauses, so that other runs have their turn and
+/// commands arrive. The time that one evaluation may take counts from the last pause.
 const PAUSE_AFTER: Duration = Duration::from_millis(500);
 
-/// Looks without anything to look at before the thread ends.
+/// The watcher thread ends after so many checks that found nothing.
 const IDLE_CHECKS_MAX: u32 = 50;
 
-/// The runs of this process that are being moved.
+/// The runs that this process drives.
 #[derive(Default)]
 pub(crate) struct Evaluations {
     runs: Mutex<TrackedRuns>,
@@ -32,9 +33,9 @@ pub(crate) struct Evaluations {
 #[derive(Default)]
 struct TrackedRuns {
     by_id: BTreeMap<Arc<str>, Arc<Evaluation>>,
-    /// Whether the thread looks.
+    /// Whether the watcher thread runs.
     is_watched: bool,
-    /// Whether the process ends: no evaluation goes on.
+    /// Whether the process is shutting down: every evaluation stops.
     is_leaving: bool,
 }
 
@@ -47,30 +48,30 @@ struct Evaluation {
 #[derive(Default)]
 struct State {
     is_under_way: bool,
-    /// Which evaluation is under way, or was last.
+    /// The number of the evaluation in progress, or of the last one.
     number: u64,
-    /// The one that was seen under way at the last look, and at how many looks before.
+    /// The evaluation seen at the last check, and at how many checks before.
     seen: u64,
     looks: u32,
-    /// How long one may take.
+    /// How long one evaluation may take.
     timeout_ms: u64,
-    /// Whether the one under way was stopped for that alone: its run goes on.
+    /// Whether the current evaluation was stopped only because it took too long: its run continues.
     was_too_long: bool,
-    /// When the run's time is over, in milliseconds since 1970.
+    /// The run's deadline, in milliseconds since 1970.
     deadline_ms: Option<u64>,
-    /// Whether somebody wants the run to stop, and the run has not heard yet.
+    /// Whether a command stops the run, and the run has not received it yet.
     should_stop: bool,
     is_leaving: bool,
 }
 
 impl State {
-    /// Whether an evaluation of this run would have to be stopped.
+    /// Whether an evaluation of this run should be stopped.
     fn is_due(&self, now: u64) -> bool {
         self.should_stop || self.deadline_ms.is_some_and(|deadline| deadline <= now)
     }
 
-    /// How long the one that was seen has been under way, at least. Counted in looks: a clock that is set
-    /// and a process that was stopped are not its fault.
+    /// How long the evaluation seen last has taken, at least. Counted in checks: a changed clock or
+    /// a suspended process must not count against it.
     fn taken(&self) -> Duration {
         CHECK_INTERVAL * self.looks
     }
@@ -81,7 +82,7 @@ impl Evaluation {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Raises the flag if an evaluation is under way that was so at the last look and should stop.
+    /// Raises the flag of an evaluation that was seen at the last check, too, and should stop.
     fn interrupt_if_due(&self, now: u64) {
         let mut state = self.state();
         if !state.is_under_way {
@@ -107,7 +108,7 @@ impl Evaluations {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A run is moved from now on, until the answer is dropped.
+    /// Registers a run that is driven from now on, until the returned value is dropped.
     pub(crate) fn enter(
         self: &Arc<Evaluations>,
         run_id: &Arc<str>,
@@ -122,21 +123,21 @@ impl Evaluations {
         Evaluating { run_id: run_id.clone(), evaluation, all: self.clone() }
     }
 
-    /// Somebody wants a run to stop: what it evaluates meanwhile is not waited for.
+    /// Stops a run's evaluation, because a command ends the run.
     pub(crate) fn stop(&self, run_id: &str) {
         let runs = self.runs();
         let Some(evaluation) = runs.by_id.get(run_id) else { return };
         evaluation.state().should_stop = true;
     }
 
-    /// Does something outside a run that evaluates, and has it stop when it takes too long.
+    /// Runs a function that evaluates outside a run, and stops it when it takes too long.
     pub(crate) fn bounded<T>(
         self: &Arc<Evaluations>,
         timeout_ms: u64,
         work: impl FnOnce() -> T,
     ) -> T {
         let interrupt = Interrupt::default();
-        // No run has such an id, and no two of these are under way with the same one.
+        // Run ids never look like this, and each address is unique while it is in use.
         let id: Arc<str> = format!("bounded {:p}", &raw const interrupt).into();
         let evaluating = self.enter(&id, interrupt.clone(), timeout_ms);
         evaluating.begin();
@@ -145,7 +146,7 @@ impl Evaluations {
         done
     }
 
-    /// The process ends: every evaluation stops, and nothing that follows from it is written.
+    /// Stops every evaluation because the process shuts down; their results are not written.
     pub(crate) fn stop_all(&self) {
         let mut runs = self.runs();
         runs.is_leaving = true;
@@ -158,19 +159,19 @@ impl Evaluations {
         }
     }
 
-    /// Has the thread look, if it does not.
+    /// Starts the watcher thread, if it does not run.
     fn watch(self: &Arc<Evaluations>, runs: &mut TrackedRuns) {
         if runs.is_watched {
             return;
         }
         let all = Arc::downgrade(self);
         let thread = std::thread::Builder::new().name("deadlines".to_owned());
-        // Without a thread evaluations end by their budgets only.
+        // Without the thread only budgets end an evaluation.
         runs.is_watched = thread.spawn(move || watch_deadlines(&all)).is_ok();
     }
 }
 
-/// Looks at evaluations as long as there is one that may have to be stopped.
+/// Checks evaluations while there is one that may have to be stopped.
 fn watch_deadlines(all: &Weak<Evaluations>) {
     let mut idle = 0;
     loop {
@@ -189,15 +190,15 @@ fn watch_deadlines(all: &Weak<Evaluations>) {
 
 /// How an evaluation of a run ended.
 pub(crate) struct Ended {
-    /// It was stopped from outside.
+    /// The watcher stopped it.
     pub(crate) is_interrupted: bool,
-    /// It paused, or was stopped because it took too long and for no other reason.
+    /// It paused, or was stopped only because it took too long.
     pub(crate) goes_on: bool,
-    /// What came of it must not be written, because the process ends.
+    /// Its result must not be written, because the process shuts down.
     pub(crate) is_leaving: bool,
 }
 
-/// A run that is being moved.
+/// A run that is being driven.
 pub(crate) struct Evaluating {
     run_id: Arc<str>,
     evaluation: Arc<Evaluation>,
@@ -205,7 +206,7 @@ pub(crate) struct Evaluating {
 }
 
 impl Evaluating {
-    /// The run begins to evaluate.
+    /// Marks the start of an evaluation.
     pub(crate) fn begin(&self) {
         let mut state = self.evaluation.state();
         state.is_under_way = true;
@@ -215,7 +216,7 @@ impl Evaluating {
         }
     }
 
-    /// The run has evaluated.
+    /// Marks the end of an evaluation.
     pub(crate) fn end(&self) -> Ended {
         let mut state = self.evaluation.state();
         state.is_under_way = false;
@@ -226,19 +227,19 @@ impl Evaluating {
         Ended { is_interrupted, goes_on, is_leaving: state.is_leaving }
     }
 
-    /// Sets when the run's time is over; nothing means that it has heard of that.
+    /// Sets the run's deadline; `None` once the run has handled its timeout.
     pub(crate) fn set_deadline(&self, deadline_ms: Option<u64>) {
         self.evaluation.state().deadline_ms = deadline_ms;
     }
 
-    /// The run hears that it shall stop.
+    /// Clears the stop: the run has received the command.
     pub(crate) fn clear_stop(&self) {
         self.evaluation.state().should_stop = false;
     }
 }
 
 impl Drop for Evaluating {
-    // Work in `Drop`, because whoever moves a run may be ended in the middle.
+    // In `Drop`, because the driver's future may be dropped at any await.
     fn drop(&mut self) {
         let mut runs = self.all.runs();
         let known = runs.by_id.get(&self.run_id);
@@ -257,11 +258,11 @@ mod tests {
     use super::*;
     use crate::engine::{Engine, RunRequest};
 
-    /// Takes longer than anybody waits.
+    /// An expression that takes longer than any timeout here.
     const ENDLESS: &str = "name: c\nsteps:\n  - id: a\n    set:\n      \
         x: \"{{ range(2000) | json_query('. as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty') }}\"\n";
 
-    /// Evaluates until somebody raises the flag, which the test would hang without.
+    /// Evaluates until the flag is raised; without it the test would hang.
     fn evaluate(evaluating: &Evaluating, interrupt: &Interrupt) -> bool {
         evaluating.begin();
         while !interrupt.is_raised() {
@@ -270,7 +271,7 @@ mod tests {
         evaluating.end().is_leaving
     }
 
-    /// An evaluation that nobody wants to stop ends too, in a run and outside of one.
+    /// An evaluation that no command stops ends too, in a run and outside of one.
     #[test]
     fn an_evaluation_that_takes_too_long_is_stopped() {
         let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
@@ -278,7 +279,7 @@ mod tests {
         assert!(!evaluate(&evaluating, &interrupt));
     }
 
-    /// The same in an engine, which nothing else would stop: neither fuel nor a timeout of the run.
+    /// The same in an engine, where neither fuel nor a timeout of the run would stop it.
     #[tokio::test]
     async fn runs_and_dry_runs_evaluate_no_longer_than_they_may() {
         let limits =
@@ -289,7 +290,7 @@ mod tests {
         engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
         let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
         assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
-        // What its author says counts then, and the run goes on with its next step.
+        // The step's `on_failure` then applies, and the run continues with its next step.
         let tolerant = format!(
             "{ENDLESS}    on_failure: {{ action: continue, default: {{ x: 1 }} }}\n  \
              - {{ id: b, depends_on: [a], set: {{ y: \"{{{{ a.x + 1 }}}}\" }} }}\noutput: '{{{{ y }}}}'\n"
@@ -300,8 +301,8 @@ mod tests {
         assert_eq!(view.output, Value::from(2), "{:?}", view.errors);
     }
 
-    /// Many short evaluations at a stretch are paused, and none of them fails: the time that one may take
-    /// counts from the last pause.
+    /// Many short evaluations in a row are paused, and none of them fails: the time that one may
+    /// take counts from the last pause.
     #[test]
     fn a_run_that_works_for_long_pauses() {
         let interrupt = Interrupt::default();
@@ -338,7 +339,7 @@ mod tests {
         evaluating.set_deadline(Some(now_ms()));
         assert!(!evaluate(&evaluating, &interrupt));
         assert!(!interrupt.is_raised(), "the next evaluation begins without it");
-        // Once the run has heard, it evaluates undisturbed.
+        // Once the run has received the stop, it evaluates undisturbed.
         evaluating.set_deadline(None);
         assert!(!evaluating.evaluation.state().is_due(now_ms()));
         all.stop(&run_id);
@@ -351,10 +352,10 @@ mod tests {
                 std::thread::yield_now();
             }
             all.stop_all();
-            assert!(evaluation.join().unwrap(), "what came of it is not written");
+            assert!(evaluation.join().unwrap(), "its result is not written");
         });
         let later = all.enter(&"later".into(), Interrupt::default(), u64::MAX);
         later.begin();
-        assert!(later.end().is_leaving, "nothing is begun any more");
+        assert!(later.end().is_leaving, "no evaluation begins any more");
     }
 }

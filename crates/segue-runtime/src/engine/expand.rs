@@ -12,7 +12,8 @@ use segue_core::value::Value;
 use super::Engine;
 
 impl Engine {
-    /// Compiles and plans a composition that a run has made, with the tools that its caller may compose.
+    /// Compiles and plans a composition that a step made, with the tools that the run's caller may
+    /// compose.
     pub(super) fn expand(
         &self,
         document: &Value,

@@ -1,8 +1,8 @@
-//! What an engine's catalog holds: plain tools first, then what is made of others, each after what it
-//! calls.
+//! Makes an engine's catalog: plain tools first, then those made of other tools, each after its
+//! callees.
 //!
-//! Compositions, wrappers and tools of code that declare what they call may call each other in any
-//! order of writing, but not in a circle.
+//! Compositions, wrappers and code tools may call each other in any order of definition, but not in
+//! a cycle.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::LoadError;
 use crate::tools::Registry;
 use crate::wrap::Wrapper;
 
-/// What is made of other tools.
+/// A tool that is made of other tools.
 enum PendingSource {
     Composition(Source),
     Wrapper(Wrapper),
@@ -31,21 +31,21 @@ enum PendingSource {
 
 struct PendingTool {
     made: PendingSource,
-    /// What it calls, by the names that it uses.
+    /// The names of the tools that it calls.
     calls: Vec<Arc<str>>,
 }
 
-/// What is to be loaded, and what was.
+/// The tools to load, and those loaded so far.
 pub(super) struct Loader<'a> {
     catalog: Catalog,
     limits: &'a Limits,
     waiting: BTreeMap<ToolId, PendingTool>,
-    /// How many are inside each other, of what is made of others.
+    /// How deep each tool that is made of others nests.
     depths: BTreeMap<ToolId, usize>,
     unloaded: Vec<LoadError>,
 }
 
-/// The catalog of these tools and of what is made of them, and what could not be loaded.
+/// The catalog of these tools and of those made of them, and what could not be loaded.
 pub(super) fn load(
     registry: &Registry,
     wrappers: &[Wrapper],
@@ -105,19 +105,19 @@ impl Loader<'_> {
         self.waiting.insert(id, waiting);
     }
 
-    /// Whether something waits that a name may mean.
+    /// Whether this name may mean a tool that is still to be loaded.
     fn awaits(&self, name: &str, except: &ToolId) -> bool {
         let mut others = self.waiting.keys().filter(|id| *id != except);
         others.any(|id| id.as_str() == name || id.name() == name)
     }
 
-    /// Loads one of those that call nothing which still waits; false when all are loaded.
+    /// Loads one tool whose callees are all loaded; false when none is left.
     fn load_next(&mut self) -> bool {
         let is_free = |(id, waiting): &(&ToolId, &PendingTool)| {
             !waiting.calls.iter().any(|call| self.awaits(call, id))
         };
         let free = self.waiting.iter().find(is_free).map(|(id, _)| id.clone());
-        // When none is free, only circles are left; the first of them says so.
+        // When there is none, only cycles are left; the first tool gets the error.
         let in_circle = free.is_none();
         let Some(id) = free.or_else(|| self.waiting.keys().next().cloned()) else { return false };
         let waiting = self.waiting.remove(&id).expect("the id was just found");
@@ -149,7 +149,8 @@ impl Loader<'_> {
         let depth = 1 + self.depth_inside(&spec);
         let max = self.limits.nesting_depth_max;
         if spec.code_tool.is_some() && depth > max {
-            let message = format!("`{id}` and what it calls nest deeper than the limit of {max}");
+            let message =
+                format!("`{id}` and the tools it calls nest deeper than the limit of {max}");
             return Err(failure_findings(Failure::permanent(Code::Limit, message)));
         }
         self.depths.insert(id.clone(), depth);
@@ -180,7 +181,7 @@ impl Loader<'_> {
 }
 
 impl PendingSource {
-    /// What findings are about. Code has no text; its place is its name.
+    /// The source for findings. Code has no text; its name is the location.
     fn source(&self, id: &ToolId) -> Source {
         match self {
             PendingSource::Composition(source) => source.clone(),

@@ -1,4 +1,4 @@
-//! Which compositions may overwrite files without a question.
+//! Which compositions may overwrite files without asking.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use segue_core::plan::Plan;
 
 use super::Engine;
 
-/// Whose `overwrites` count, of the compositions that an engine was given.
+/// Whose `overwrites` field takes effect, among the engine's compositions.
 #[derive(Clone, Default)]
 pub(super) enum OverwriteTrust {
-    /// Those of all.
+    /// Every composition's.
     #[default]
     Trusted,
-    /// Those of compositions that this says yes to.
+    /// Those of compositions for which this function returns true.
     TrustedIf(Arc<dyn Fn(&Composition) -> bool + Send + Sync>),
 }
 
@@ -27,15 +27,14 @@ impl OverwriteTrust {
 }
 
 impl Engine {
-    /// Whether a plan is one of a composition that this engine was given and trusts with what it may
-    /// overwrite.
+    /// Whether a plan belongs to a composition of this engine that is trusted to overwrite files.
     pub(super) fn trusts(&self, plan: &Plan) -> bool {
         let Composition { name, source, overwrites, .. } = &*plan.composition;
         let is_it =
             |own: &&Arc<Composition>| own.name == *name && own.source.text() == source.text();
         !overwrites.is_empty()
             && self.own_compositions().find(is_it).is_some_and(|own| {
-                // The engine's own, because its source says which file it is.
+                // The decision uses the engine's own copy, whose source names the file.
                 self.inner.overwrites.is_trusted(own)
             })
     }
@@ -44,7 +43,7 @@ impl Engine {
         self.inner.catalog.tools().filter_map(|tool| tool.composition.as_ref())
     }
 
-    /// The files of compositions whose `overwrites` have no effect.
+    /// The files of compositions whose `overwrites` field has no effect.
     pub fn untrusted_overwrites(&self) -> Vec<Arc<str>> {
         let lists = self.own_compositions().filter(|own| !own.overwrites.is_empty());
         let untrusted = lists.filter(|own| !self.inner.overwrites.is_trusted(own));

@@ -1,8 +1,9 @@
-//! Plans that are asked for in words: made through a model, kept, looked at, executed later.
+//! Plans made from natural language: a model makes them, the store keeps them, a run executes them
+//! later.
 //!
-//! A plan is kept under its id, and belongs to a request, which may have several. Asking and executing
-//! know nothing of each other but what is kept. A plan is taken for execution by replacing what was
-//! kept at the version that was looked at, so two callers cannot both begin it.
+//! A plan is stored under its id and belongs to a request, which may have several. Planning and
+//! executing share nothing but these records. A run claims a plan by replacing the record at the
+//! version that it read, so two callers cannot both execute it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,28 +25,28 @@ use crate::driver::now_ms;
 use crate::llm::Model;
 use crate::store::{Collection, Precondition, StoreError, StoredItem};
 
-/// Plans that are read at once when all of them are looked through.
+/// How many plans one read of the listing returns.
 const PAGE: usize = 500;
 
 /// How many similar plans are offered.
 const OFFERED_MAX: usize = 3;
 
-/// What somebody wants a plan for.
+/// A request for a plan.
 pub struct PlanningRequest<'a> {
-    /// In their own words.
+    /// What the plan should do, in the caller's own words.
     pub query: Arc<str>,
-    /// The request that the plan is another version of; a new one otherwise.
+    /// The request that gets another version of its plan; `None` makes a new request.
     pub request_id: Option<Arc<str>>,
-    /// Whether a plan that worked before will do.
+    /// Whether an earlier plan that succeeded may be reused.
     pub reuse: Reuse,
-    /// Who asks, where somebody came in: the plan is theirs, and only plans that they see will do.
+    /// The authenticated caller, who owns the plan. Only plans visible to them are reused.
     pub principal: Option<Principal>,
-    /// Is told what is done meanwhile.
+    /// Receives progress.
     pub on_event: &'a (dyn Fn(PlanningEvent<'_>) + Sync),
 }
 
 impl PlanningRequest<'_> {
-    /// A plan for this, as a request of its own.
+    /// A new request for a plan.
     pub fn new(query: impl Into<Arc<str>>) -> PlanningRequest<'static> {
         PlanningRequest {
             query: query.into(),
@@ -63,72 +64,72 @@ impl PlanningRequest<'_> {
     }
 }
 
-/// Whether a plan is there for somebody; for whoever sits at this machine each is.
+/// Whether a plan is visible to a principal; a local user, who has no principal, sees all.
 fn is_visible(who: Option<&Principal>, record: &StoredPlan) -> bool {
     who.is_none_or(|who| who.can_see(record.principal.as_deref()))
 }
 
-/// Which plan that worked before will do.
+/// Which earlier plan that succeeded may be reused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// One that was made for the very same words.
+    /// One made for exactly the same words.
     Same,
-    /// This one.
+    /// The plan with this id.
     This(Arc<str>),
-    /// None: a model is asked.
+    /// None: ask a model.
     Nothing,
 }
 
-/// What is done while a plan is made.
+/// Progress of planning.
 #[derive(Clone, Copy, Debug)]
 pub enum PlanningEvent<'a> {
-    /// A model is asked.
+    /// The model is asked.
     Asking {
-        /// Which one.
+        /// The model's name.
         model: &'a str,
-        /// The how-manieth time, from 1.
+        /// Which round of the conversation, from 1.
         round: u32,
     },
-    /// It is asked again after a while, because it did not answer.
+    /// The model did not answer and is asked again after a pause.
     Retrying {
-        /// How long.
+        /// The pause.
         ms: u64,
         /// Why.
         why: &'a str,
     },
 }
 
-/// A plan that was made.
+/// A plan that was made or reused.
 #[derive(Debug)]
 pub struct Planned {
-    /// What is kept of it.
+    /// Its record in the store.
     pub record: StoredPlan,
     /// The plan, ready to run.
     pub plan: Arc<Plan>,
     /// Its text.
     pub source: Source,
-    /// What is worth knowing of it.
+    /// Findings of the compiler that do not prevent the run.
     pub findings: Vec<Diagnostic>,
 }
 
-/// A plan that belongs to a run from now on.
+/// A plan that a run has claimed.
 #[derive(Debug)]
 pub struct ClaimedPlan {
-    /// How it stood.
+    /// The record before the claim.
     pub before: StoredPlan,
-    /// How it stands.
+    /// The record now.
     pub now: StoredPlan,
-    /// The version of what is kept of it.
+    /// The version of the record now.
     version: u64,
 }
 
-/// Why there is no plan, or why it is not executed.
+/// Why there is no plan, or why it cannot be executed.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanningError {
-    /// Nobody could be asked.
+    /// The configuration names no model.
     #[error("no model is configured to plan with")]
     NoModel,
-    /// The model gave none.
+    /// The model made no plan.
     #[error("{}", _0.message)]
     Unplanned(Box<PlanningFailure>),
     /// The request has no plan, or there is no such request.
@@ -137,7 +138,7 @@ pub enum PlanningError {
     /// There is no such plan.
     #[error("there is no plan `{0}`")]
     NotFound(Arc<str>),
-    /// It was executed already, or is being executed.
+    /// A run has executed it, or is executing it.
     #[error("plan `{plan_id}` is {} by run {run_id}", match state {
         PlanState::InProgress => "being executed",
         PlanState::Pending | PlanState::Completed | PlanState::Failed => "executed already",
@@ -145,22 +146,22 @@ pub enum PlanningError {
     Executed {
         /// The plan.
         plan_id: Arc<str>,
-        /// How it stands.
+        /// The plan's state.
         state: PlanState,
         /// The run that executes it, or did.
         run_id: Arc<str>,
     },
-    /// It does not fit the tools as they are now.
-    #[error("plan `{plan_id}` does not fit the tools as they are now")]
+    /// It does not compile against the current tools.
+    #[error("plan `{plan_id}` does not compile against the current tools")]
     InvalidPlan {
         /// The plan.
         plan_id: Arc<str>,
         /// Its text.
         text: Source,
-        /// What is wrong.
+        /// The errors.
         findings: Vec<Diagnostic>,
     },
-    /// The engine could not do its part.
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -172,7 +173,7 @@ impl From<StoreError> for PlanningError {
 }
 
 impl PlanningError {
-    /// Its permanent name.
+    /// The permanent error code.
     pub fn code(&self) -> Code {
         match self {
             PlanningError::NoModel => Code::Llm,
@@ -186,11 +187,11 @@ impl PlanningError {
         }
     }
 
-    /// What to do about it.
+    /// What the user can do about it.
     pub fn help(&self) -> Option<String> {
         match self {
             PlanningError::NoModel => Some(
-                "say which in `segue.yaml`, such as `llm: { provider: openai, model: gpt-5, \
+                "name one in `segue.yaml`, such as `llm: { provider: openai, model: gpt-5, \
                  api_key: \"${OPENAI_API_KEY}\" }`; `base_url` names a local one"
                     .to_owned(),
             ),
@@ -199,9 +200,9 @@ impl PlanningError {
                 Some("`segue plans` lists them".to_owned())
             }
             PlanningError::Executed { state: PlanState::InProgress, run_id, .. } => {
-                Some(format!("`segue runs show {run_id}` says how it goes"))
+                Some(format!("`segue runs show {run_id}` shows its progress"))
             }
-            PlanningError::Executed { .. } => Some("`--again` executes it once more".to_owned()),
+            PlanningError::Executed { .. } => Some("`--again` executes it again".to_owned()),
             PlanningError::InvalidPlan { .. } => {
                 Some("ask for another with `segue plan --ask`".to_owned())
             }
@@ -210,12 +211,12 @@ impl PlanningError {
     }
 }
 
-/// Whether an id is that of a request, where that of a plan could stand.
+/// Whether an id names a request rather than a plan.
 pub fn is_request_id(id: &str) -> bool {
     id.starts_with("req_")
 }
 
-/// What is kept of a request.
+/// The stored record of a request.
 #[derive(Serialize, Deserialize)]
 struct RequestRecord {
     query: Arc<str>,
@@ -224,7 +225,7 @@ struct RequestRecord {
 }
 
 impl Engine {
-    /// Makes a plan of words, and keeps it.
+    /// Makes a plan from natural language, and stores it.
     pub async fn create_plan(
         &self,
         request: PlanningRequest<'_>,
@@ -293,7 +294,7 @@ impl Engine {
         Ok(Planned { record, plan, source, findings })
     }
 
-    /// Talks to a model until there is a plan or no hope of one.
+    /// Talks to a model until it has made a plan or given up.
     async fn run_planner(
         &self,
         model: &dyn Model,
@@ -334,12 +335,12 @@ impl Engine {
         }
     }
 
-    /// Plans that did their work and were made for words like these, the nearest first.
+    /// Plans that succeeded and were made for similar words, the nearest first.
     pub async fn similar_plans(&self, query: &str) -> Result<Vec<StoredPlan>, PlanningError> {
         self.similar_plans_for(None, query).await
     }
 
-    /// The same of those that somebody sees.
+    /// The same, among the plans visible to this principal.
     pub async fn similar_plans_for(
         &self,
         who: Option<&Principal>,
@@ -352,7 +353,7 @@ impl Engine {
         for position in rank_similar(query, &queries) {
             let record = &records[position];
             let is_known = offered.iter().any(|other| is_same_query(&other.query, &record.query));
-            // What does not fit the tools any more is no offer.
+            // A plan that no longer compiles against the tools is not offered.
             if !is_known && self.plan_of(record).is_ok() {
                 offered.push(record.clone());
             }
@@ -363,12 +364,12 @@ impl Engine {
         Ok(offered)
     }
 
-    /// The plans that are kept, newest first, so many at most.
+    /// The stored plans, newest first, at most `limit`.
     pub async fn plans(&self, limit: usize) -> Result<Vec<StoredPlan>, PlanningError> {
-        let shelves = self.inner.store.key_value();
+        let key_value = self.inner.store.key_value();
         let (mut records, mut after) = (Vec::new(), None);
         loop {
-            let page = shelves.list(Collection::Plans, after, PAGE).await?;
+            let page = key_value.list(Collection::Plans, after, PAGE).await?;
             for item in &page.items {
                 records.extend(self.current_record(item).await?.map(|(record, _)| record));
             }
@@ -382,7 +383,7 @@ impl Engine {
         Ok(records)
     }
 
-    /// A plan that is kept.
+    /// A stored plan.
     pub async fn plan_record(&self, plan_id: &Arc<str>) -> Result<StoredPlan, PlanningError> {
         let item = self.read_item(Collection::Plans, plan_id).await?;
         let record = match item {
@@ -393,7 +394,7 @@ impl Engine {
         found.ok_or_else(|| PlanningError::NotFound(plan_id.clone()))
     }
 
-    /// The plan that an id of either kind means: this one, or the last one of a request.
+    /// The plan with this id, or the last plan of the request with this id.
     pub async fn find_plan(&self, id: &str) -> Result<StoredPlan, PlanningError> {
         let id: Arc<str> = id.into();
         if is_request_id(&id) {
@@ -402,7 +403,7 @@ impl Engine {
         self.plan_record(&id).await
     }
 
-    /// The plans of a request, the first one first.
+    /// The plans of a request, oldest first.
     pub async fn plans_of_request(
         &self,
         request_id: &Arc<str>,
@@ -413,7 +414,7 @@ impl Engine {
         for plan_id in read_request(&item).ok_or_else(none)?.plans {
             match self.plan_record(&plan_id).await {
                 Ok(record) => records.push(record),
-                // It was thrown away.
+                // The plan was deleted.
                 Err(PlanningError::NotFound(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -421,7 +422,7 @@ impl Engine {
         if records.is_empty() { Err(none()) } else { Ok(records) }
     }
 
-    /// The last plan of a request: the one that is meant when somebody speaks of its plan.
+    /// The last plan of a request, which is the request's current plan.
     pub async fn plan_of_request(
         &self,
         request_id: &Arc<str>,
@@ -430,7 +431,7 @@ impl Engine {
         last.ok_or_else(|| PlanningError::NoPlanFor(request_id.clone()))
     }
 
-    /// The plan of a record, against the tools as they are now.
+    /// Compiles a stored plan against the current tools.
     pub fn plan_of(
         &self,
         record: &StoredPlan,
@@ -445,14 +446,14 @@ impl Engine {
         }
     }
 
-    /// Throws a plan away that nobody executed.
+    /// Deletes a plan that was not executed.
     pub async fn delete_plan(&self, plan_id: &Arc<str>) -> Result<(), PlanningError> {
         self.inner.store.key_value().delete(Collection::Plans, plan_id).await?;
         Ok(())
     }
 
-    /// Executes a plan that is kept. The request's plan is that of [`Engine::plan_of`]. One that was
-    /// executed already is only executed `again` when that is said.
+    /// Executes a stored plan. The request holds the plan of [`Engine::plan_of`]. A plan that was
+    /// executed before needs `again`.
     pub async fn execute_plan(
         &self,
         plan_id: &Arc<str>,
@@ -463,19 +464,19 @@ impl Engine {
         let taken = self.claim_plan(plan_id, again, run_id).await?;
         let view = self.run(request).await?;
         if view.started_at.is_none() {
-            // It was refused before anything began.
+            // The run was refused before it began.
             self.release_plan(taken).await;
             return Ok(view);
         }
         let ended = StoredPlan { state: PlanState::of_run(view.status), ..taken.now };
-        // Whoever changed it meanwhile knows more; and what the run did is in its journal.
+        // On a conflict a newer record stands; the journal holds what the run did.
         let _ = self.save_record(&ended, Precondition::Version(taken.version)).await;
         Ok(view)
     }
 
-    /// Gives a plan back whose run did not begin.
+    /// Releases the claim on a plan whose run did not begin.
     pub async fn release_plan(&self, taken: ClaimedPlan) {
-        // Whoever changed it meanwhile knows more.
+        // On a conflict a newer record stands.
         let _ = self.save_record(&taken.before, Precondition::Version(taken.version)).await;
     }
 
@@ -484,8 +485,8 @@ impl Engine {
         self.inner.model.is_some()
     }
 
-    /// Takes a plan for the run of this id, which is about to begin: from then on the plan stands as the
-    /// run does, whoever moves it. For those who have runs moved elsewhere.
+    /// Claims a plan for the run of this id, which is about to begin. From then on the plan's state
+    /// follows the run's, whichever process drives it. For callers that have runs driven elsewhere.
     pub async fn claim_plan(
         &self,
         plan_id: &Arc<str>,
@@ -501,7 +502,7 @@ impl Engine {
             PlanState::Completed | PlanState::Failed => again,
         };
         let executed = |state, by: Option<&Arc<str>>| {
-            let run_id = by.cloned().unwrap_or_else(|| "of somebody else".into());
+            let run_id = by.cloned().unwrap_or_else(|| "of another caller".into());
             PlanningError::Executed { plan_id: plan_id.clone(), state, run_id }
         };
         if !is_free {
@@ -516,7 +517,7 @@ impl Engine {
         }
     }
 
-    /// The run that executed a plan, or does.
+    /// The run that executes or executed a plan.
     pub async fn plan_result(&self, plan_id: &Arc<str>) -> Result<Option<RunView>, PlanningError> {
         match self.plan_record(plan_id).await?.run_id {
             Some(run_id) => Ok(Some(self.load_run(&run_id).await?.view())),
@@ -541,7 +542,7 @@ impl Engine {
         self.inner.store.key_value().put(Collection::Plans, &item, expect).await
     }
 
-    /// Keeps a new plan, and its place in its request.
+    /// Stores a new plan, and adds it to its request.
     async fn save_new_plan(
         &self,
         mut record: StoredPlan,
@@ -559,7 +560,7 @@ impl Engine {
             let expect = known
                 .as_ref()
                 .map_or(Precondition::Absent, |item| Precondition::Version(item.version));
-            // A request never names a plan that is not there.
+            // Stored first, so that a request never names a plan that does not exist.
             self.save_record(&record, Precondition::Anything).await?;
             let place = item(&record.request_id, &request);
             match self.inner.store.key_value().put(Collection::Requests, &place, expect).await {
@@ -572,8 +573,8 @@ impl Engine {
         }
     }
 
-    /// A record with the state that its run gives it, and its version; nothing when it cannot be read.
-    /// A run that was resumed or taken back has told nobody, so what is found out is written down.
+    /// A record with the state that its run gives it, and its version; `None` when it cannot be
+    /// read. A resume or a rollback changes only the run, so a changed state is stored here.
     async fn current_record(
         &self,
         item: &StoredItem,
@@ -584,13 +585,14 @@ impl Engine {
         let mut version = item.version;
         let Some(run_id) = &record.run_id else { return Ok(Some((record, version))) };
         match self.inner.store.run(run_id).await? {
-            // It is about to begin, never began, or is forgotten; by itself it must not begin twice.
+            // The run is about to begin, never began, or was pruned. The plan must not run twice by
+            // itself.
             None if record.state == PlanState::InProgress => record.state = PlanState::Failed,
             None => {}
             Some(row) if PlanState::of_run(row.status) == record.state => {}
             Some(row) => {
                 record.state = PlanState::of_run(row.status);
-                // Whoever came first has written what we would, or something newer.
+                // On a conflict another caller has stored the same state, or a newer one.
                 version = self
                     .save_record(&record, Precondition::Version(version))
                     .await
@@ -605,7 +607,7 @@ fn model_origin(model: &dyn Model, cost: PlanningCost) -> PlanOrigin {
     PlanOrigin::Model { model: model.name().clone(), cost }
 }
 
-/// The text of a plan, as a person would want to read it.
+/// The text of a plan, indented for people.
 pub fn source_of(record: &StoredPlan) -> Source {
     let json = serde_json::to_string_pretty(&record.document).unwrap_or_default();
     Source::new(format!("{}.json", record.plan_id), json)

@@ -1,4 +1,4 @@
-//! Runs that are in the store: looking at them, and going on with them.
+//! Runs in the store: loads, resumes, follows and recovers them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +17,30 @@ use super::{Engine, EngineError, UnavailableTools, stop_error};
 use crate::driver::{self, Confirmer, Defer, DriverContext, NoObserver, Observer, StartMode};
 use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 
-/// How long between two looks at what somebody else does with a run.
+/// The pause between two polls of a run that another process drives.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long somebody who can listen takes to hear a word, at most.
+/// How long a responsive owner takes to receive a command, at most.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A run to go on with.
+/// A run to resume.
 pub struct ResumeRequest<'a> {
-    /// Which run.
+    /// The run's id.
     pub run_id: Arc<str>,
-    /// What is wanted of it.
+    /// The command for the run.
     pub command: RunCommand,
-    /// Whether to take it from somebody who is alive.
+    /// Whether to take the run from an owner that is alive.
     pub take_over: TakeOver,
-    /// Who answers its questions.
+    /// Answers the run's questions.
     pub confirmer: &'a dyn Confirmer,
-    /// Who watches.
+    /// Watches the run.
     pub observer: &'a dyn Observer,
-    /// Resolves when the run should end, to who wants it.
+    /// Resolves when the run should be cancelled, to the name of who cancels it.
     pub cancel: BoxFuture<'a, Arc<str>>,
 }
 
 impl ResumeRequest<'_> {
-    /// Goes on with a run, unwatched, leaving its questions open.
+    /// Resumes a run without an observer, and leaves its questions open.
     pub fn new(run_id: impl Into<Arc<str>>) -> ResumeRequest<'static> {
         ResumeRequest {
             run_id: run_id.into(),
@@ -53,15 +53,15 @@ impl ResumeRequest<'_> {
     }
 }
 
-/// A run as it is in the store.
+/// A run loaded from the store.
 pub struct LoadedRun {
-    /// In short.
+    /// The run's row in the listing.
     pub row: RunRow,
     /// The run itself.
     pub run: Run,
     /// Its journal.
     pub journal: Vec<Entry>,
-    /// What it executes.
+    /// The plan that it executes.
     pub plan: Arc<Plan>,
 }
 
@@ -77,24 +77,24 @@ impl LoadedRun {
     }
 }
 
-/// A run that nobody had, and how it went on.
+/// A run without an owner that was resumed, and its outcome.
 #[derive(Debug)]
 pub struct Recovered {
-    /// Which run.
+    /// The run's id.
     pub run_id: Arc<str>,
     /// Whether it waited for a person before.
     pub waited: bool,
-    /// How it stands now.
+    /// Its view now, or why it could not be resumed.
     pub outcome: Result<RunView, EngineError>,
 }
 
 impl Engine {
-    /// Where runs are kept.
+    /// The store that holds the runs.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.inner.store
     }
 
-    /// A run as it is in the store.
+    /// Loads a run from the store.
     pub async fn load_run(&self, run_id: &Arc<str>) -> Result<LoadedRun, EngineError> {
         let store = &self.inner.store;
         let unknown = || StoreError::Unknown { run_id: run_id.clone() };
@@ -107,20 +107,20 @@ impl Engine {
         Ok(LoadedRun { row, run, journal, plan })
     }
 
-    /// When a run that waits for a person goes on by itself, in milliseconds since 1970: its time is
-    /// over then, or that of its question.
+    /// When a run that waits for a person continues by itself, in milliseconds since 1970: at its
+    /// own timeout or its question's.
     pub async fn resumes_at(&self, run_id: &Arc<str>) -> Result<Option<u64>, EngineError> {
         let LoadedRun { run, .. } = self.load_run(run_id).await?;
         Ok(if run.is_waiting() { run.next_timer_ms(driver::now_ms()) } else { None })
     }
 
-    /// Goes on with a run until it is over, or waits for a person who is not there.
+    /// Resumes a run until it finishes, or waits for a person who is not here.
     pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
         let store = &self.inner.store;
         self.inner.unreleased.release_now(&**store, &request.run_id).await;
         let lease = store.acquire(&request.run_id, request.take_over).await?;
         match self.resume_leased(&lease, request).await {
-            // Nothing of the run was touched: whoever comes next may take it.
+            // The run is unchanged: release it for the next process.
             Err(
                 error @ (EngineError::DefinitionChanged { .. }
                 | EngineError::MissingTool { .. }
@@ -134,9 +134,9 @@ impl Engine {
         }
     }
 
-    /// Tells the owner of a run what is wanted of it, and waits until that is durable. False when
-    /// the run has no owner any more, so that the caller may go on with it. An owner that hangs hears
-    /// nothing: then the word is taken back.
+    /// Sends a command to the owner of a run, and waits until its effect is durable. Returns false
+    /// when the run has no owner any more, so that the caller may resume it. When the owner hangs,
+    /// the command is removed from the store.
     pub async fn send_command(
         &self,
         run_id: &Arc<str>,
@@ -151,12 +151,12 @@ impl Engine {
         let text = serde_json::to_string(command).unwrap_or_default().into();
         let number = store.send_command(run_id, &text).await?;
         let mut is_over = false;
-        // Whoever waits for its store does not listen meanwhile.
+        // An owner that waits for its store receives no commands meanwhile.
         let patience = COMMAND_TIMEOUT + Duration::from_millis(self.inner.limits.store_wait_ms_max);
         let until = tokio::time::Instant::now() + patience;
         loop {
             tokio::time::sleep(POLL_INTERVAL).await;
-            if store.pending_commands().await?.iter().all(|word| word.number != number) {
+            if store.pending_commands().await?.iter().all(|command| command.number != number) {
                 return Ok(true);
             }
             match store.acquire(run_id, TakeOver::IfAbandoned).await {
@@ -165,7 +165,8 @@ impl Engine {
                     store.remove_command(number).await?;
                     return Err(EngineError::NotReceived { run_id: run_id.clone() });
                 }
-                // Perhaps because of this word, which is thrown away after the end is written.
+                // This command may have ended it; the owner removes the command after the end is
+                // durable.
                 Err(StoreError::Ended { .. }) if !is_over => is_over = true,
                 Ok(lease) => {
                     store.remove_command(number).await?;
@@ -180,19 +181,18 @@ impl Engine {
         }
     }
 
-    /// Has what a run of this process evaluates end soon, because the run shall: whoever calls this has
-    /// it cancelled.
+    /// Stops the evaluation of a run in this process. The caller cancels the run as well.
     pub fn stop(&self, run_id: &str) {
         self.inner.router.evaluations.stop(run_id);
     }
 
-    /// The process ends. What runs evaluate now is dropped, and nothing of it is written: the next start
-    /// goes on from their journals.
+    /// Stops every evaluation because the process shuts down. Their results are dropped and not
+    /// written: the next start resumes the runs from their journals.
     pub fn stop_all(&self) {
         self.inner.router.evaluations.stop_all();
     }
 
-    /// Releases a run whose driver is gone, so that it can be taken up by hand.
+    /// Releases a run whose driver is gone, so that a person can resume it.
     pub async fn release_run(&self, run_id: &Arc<str>) {
         let store = &self.inner.store;
         if let Ok(lease) = store.acquire(run_id, TakeOver::Force).await {
@@ -200,7 +200,7 @@ impl Engine {
         }
     }
 
-    /// Waits until a run that somebody else drives is over, waits for a person, or is left.
+    /// Waits until a run of another process finishes, waits for a person, or loses its owner.
     pub async fn follow(&self, run_id: &Arc<str>) -> Result<RunView, EngineError> {
         loop {
             let stored = self.load_run(run_id).await?;
@@ -212,8 +212,8 @@ impl Engine {
         }
     }
 
-    /// Goes on with every run that nobody has, all at once. A run that cannot be read, is set aside, or
-    /// belongs to somebody delays none of the others.
+    /// Resumes every run without an owner, concurrently. A run that is unreadable, set aside or
+    /// owned delays none of the others.
     pub async fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
         let mut recovered = Vec::new();
         let never = || Box::pin(std::future::pending()) as BoxFuture<'static, Arc<str>>;
@@ -221,17 +221,17 @@ impl Engine {
         Ok(recovered)
     }
 
-    /// The same, with somebody who watches each of them, ends all of them, and is told of each as soon
-    /// as it does not go on any more.
+    /// The same, with an observer for each run, one way to cancel all of them, and a callback for
+    /// each run that stops.
     pub async fn recover_observed<O: Observer>(
         &self,
         watch: impl Fn(&RunRow) -> O,
         cancel: impl Fn() -> BoxFuture<'static, Arc<str>>,
-        mut told: impl FnMut(Recovered),
+        mut report: impl FnMut(Recovered),
     ) -> Result<(), EngineError> {
         let (found, watch, cancel) = (self.inner.store.unfinished().await?, &watch, &cancel);
         for error in found.damaged {
-            told(Recovered { run_id: "?".into(), waited: false, outcome: Err(error.into()) });
+            report(Recovered { run_id: "?".into(), waited: false, outcome: Err(error.into()) });
         }
         let mut under_way: FuturesUnordered<_> = found
             .runs
@@ -252,7 +252,7 @@ impl Engine {
         while let Some(recovered) = under_way.next().await {
             let outcome = &recovered.outcome;
             if !matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. }))) {
-                told(recovered);
+                report(recovered);
             }
         }
         Ok(())
@@ -264,22 +264,19 @@ impl Engine {
         request: ResumeRequest<'_>,
     ) -> Result<RunView, EngineError> {
         let LoadedRun { mut run, journal, plan, .. } = self.load_run(&request.run_id).await?;
-        // What was left for whoever had the run before was wanted first.
-        let (words, mut wishes) = self.inner.router.pending_for(&request.run_id).await?;
-        wishes.extend(request.command.into_event());
-        self.check_pinned(&run.callable_tools(&wishes))?;
+        // Commands left for the previous owner were sent first.
+        let (numbers, mut commands) = self.inner.router.pending_for(&request.run_id).await?;
+        commands.extend(request.command.into_event());
+        self.check_pinned(&run.callable_tools(&commands))?;
         self.inner.orphans.end(run.open_call_keys()).await;
         let written = journal.len() as u64;
         request.observer.resumed(&run, &journal);
         drop(journal);
-        // Nothing was written since it was left here: it has what is not written down, too.
+        // Nothing was written since this process left the run, so its copy in memory still holds
+        // the values that the journal leaves out.
         run = self.inner.waiting_runs.take(&request.run_id, written).unwrap_or(run);
-        let first = StartMode::Resume {
-            lease: lease.clone(),
-            written,
-            commands: wishes,
-            command_numbers: words,
-        };
+        let first =
+            StartMode::Resume { lease: lease.clone(), written, commands, command_numbers: numbers };
         let caller = run.caller().cloned();
         let expands_for = caller.clone();
         let expand = |document: &Value| self.expand(document, expands_for.as_ref());
@@ -309,18 +306,19 @@ impl Engine {
         }
     }
 
-    /// Whether every tool that a plan may call is one of ours. A store may hold runs of other
-    /// projects; going on with those would fail them.
+    /// Whether this engine has every tool that a plan may call. A store may hold runs of other
+    /// projects; resuming those here would fail them.
     pub fn has_tools_of(&self, plan: &Plan) -> bool {
         plan.callable_tools().keys().all(|id| self.missing_tool(id).is_none())
     }
 
-    /// Whether every tool that a plan may call is here, and is what it was when it was planned.
+    /// Checks that every tool a plan may call is available, with the definition that was planned
+    /// with.
     pub fn check_requirements(&self, plan: &Plan) -> Result<(), EngineError> {
         self.check_pinned(&plan.callable_tools())
     }
 
-    /// D4: a run is bound to the tools that it was planned with.
+    /// D4: a run is bound to the tool definitions that it was planned with.
     fn check_pinned(&self, needed: &PinnedTools) -> Result<(), EngineError> {
         for (id, pinned) in needed {
             if let Some(lack) = self.missing_tool(id) {

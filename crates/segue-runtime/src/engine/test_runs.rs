@@ -1,4 +1,4 @@
-//! Tests, played: the core decides, and the calls that ask for real tools are made here.
+//! Plays tests: the core decides, and this module makes the calls that a test wants to be real.
 
 use segue_core::run::Answer;
 use segue_core::testing::{TestRun, TestRunResult};
@@ -9,11 +9,11 @@ use crate::tools::ToolRequest;
 impl Engine {
     /// Plays a test to its end.
     pub async fn play(&self, mut play: TestRun<'_>) -> TestRunResult {
-        // Tools that count the calls of a run must not take two tests for one.
+        // Tools that count the calls of a run must not mistake two tests for one.
         let run_id = self.new_run_id();
         while let Some(call) = play.next_call() {
             let tool = self.inner.registry.get(&call.tool);
-            let tool = tool.expect("a test really calls only what the check has found");
+            let tool = tool.expect("the check has found every tool that a test really calls");
             let request = ToolRequest {
                 tool: call.tool,
                 args: call.args,

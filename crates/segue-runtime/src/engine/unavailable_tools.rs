@@ -1,5 +1,5 @@
-//! Tools that are not there although somebody has configured them, and why: what is said of a name that
-//! is not known, wherever a text is compiled.
+//! Configured tools that are unavailable, and why. The reason is added to findings about unknown
+//! tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,25 +7,25 @@ use std::sync::Arc;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::source::Source;
 
-/// What is not there.
+/// Sources and tools that are configured and cannot be used.
 #[derive(Clone, Debug, Default)]
 pub struct UnavailableTools {
-    /// Sources of tools that cannot be used, and why, for people.
+    /// Sources of tools that cannot be used, each with the reason for people.
     pub sources: BTreeMap<Arc<str>, String>,
-    /// Sources of tools whose configuration nobody has allowed yet. Nobody may call them.
+    /// Sources whose configuration the user has not allowed yet. Their tools cannot be called.
     pub untrusted: BTreeSet<Arc<str>>,
-    /// Ids of tools that are not what was accepted of them. Nobody may call them.
+    /// Ids of tools whose definition differs from the accepted one. They cannot be called.
     pub changed: BTreeSet<String>,
 }
 
-/// Why a tool is not there.
+/// Why a tool is unavailable.
 enum Cause<'a> {
     Source(&'a str, &'a str),
     Changed(&'a str),
 }
 
 impl UnavailableTools {
-    /// The tool that is meant by an id or a short name, if it is one that changed.
+    /// The changed tool with this id or short name.
     pub fn changed_tool(&self, name: &str) -> Option<&String> {
         let is_meant = |id: &&String| {
             *id == name || id.split_once(':').is_some_and(|(_, short)| short == name)
@@ -33,25 +33,26 @@ impl UnavailableTools {
         self.changed.iter().find(is_meant)
     }
 
-    /// What to do about a tool that changed.
+    /// How to accept a changed tool.
     pub fn change_help(id: &str) -> String {
-        format!("`segue tools diff {id}` shows how; if it is all right, `segue tools accept {id}`")
+        format!("`segue tools diff {id}` shows the change; `segue tools accept {id}` accepts it")
     }
 
-    /// Whether a source that cannot be used is a reason for any of these findings.
+    /// Whether an unavailable source explains any of these findings.
     pub fn explains_any(&self, findings: &[Diagnostic], source: &Source) -> bool {
         let cause = |finding| self.cause(finding, source);
         findings.iter().any(|finding| matches!(cause(finding), Some(Cause::Source(..))))
     }
 
-    /// Says of tools that are not known why they are not.
+    /// Adds to findings about unknown tools why they are unavailable.
     pub(super) fn explain(&self, findings: &mut [Diagnostic], source: &Source) {
         for finding in findings {
             match self.cause(finding, source) {
                 None => continue,
                 Some(Cause::Changed(id)) => {
                     finding.code = Code::DefinitionChanged;
-                    finding.message = format!("`{id}` is not what was accepted of it");
+                    finding.message =
+                        format!("the definition of `{id}` differs from the accepted one");
                     finding.help = Some(UnavailableTools::change_help(id));
                 }
                 Some(Cause::Source(name, why)) => {

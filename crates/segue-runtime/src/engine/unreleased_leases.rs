@@ -1,7 +1,8 @@
 //! Leases of runs that stopped because their store could not be written.
 //!
-//! Such a run has no driver any more, but its owner is this process, which is alive: nobody else would
-//! take it. It is released at once, or, when the store refuses that too, before somebody takes it.
+//! Such a run has no driver any more, but this process, which is alive, still owns it: no other
+//! process would take it. The lease is released at once or, when the store refuses that too, before
+//! the next resume.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ pub(crate) struct UnreleasedLeases {
 }
 
 impl UnreleasedLeases {
-    /// Releases a run that nobody drives any more, now or later.
+    /// Releases the lease of a run without a driver, now or later.
     pub(crate) async fn release(&self, store: &dyn Store, lease: Lease) {
         let released = store.release(&lease).await;
         if let Err(StoreError::Unavailable { .. } | StoreError::Broken { .. }) = released {
@@ -23,7 +24,7 @@ impl UnreleasedLeases {
         }
     }
 
-    /// Releases a run that somebody is about to take, if that is still to do.
+    /// Releases a lease that is still held, before the run is resumed.
     pub(super) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
         let lease = self.leases().remove(run_id);
         if let Some(lease) = lease {

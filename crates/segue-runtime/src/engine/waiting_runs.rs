@@ -1,22 +1,22 @@
-//! Runs that wait for a person, as whoever moved them knows them: with the values that are written
-//! nowhere. Whoever goes on with one in the same process has those still.
+//! Waiting runs, kept in memory with the sensitive values that their journals leave out. A resume
+//! in the same process still has those values.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use segue_core::run::Run;
 
-/// Runs that are remembered. The oldest is forgotten first, and goes on as its journal has it.
+/// How many runs are kept. The oldest is dropped first, and resumes from its journal alone.
 const RUNS_MAX: usize = 256;
 
-/// Runs that are not in their journals as a whole.
+/// Runs whose journals do not hold all their values.
 #[derive(Default)]
 pub(super) struct WaitingRuns {
     runs: Mutex<VecDeque<Run>>,
 }
 
 impl WaitingRuns {
-    /// Remembers a run that waits, if its journal has not all of it.
+    /// Keeps a run that waits, if its journal leaves out some of its values.
     pub(super) fn insert(&self, run: Run) {
         if !run.is_waiting() || !run.has_sensitive() {
             return;
@@ -28,7 +28,7 @@ impl WaitingRuns {
         runs.push_back(run);
     }
 
-    /// The run of this id, if nothing was written of it since.
+    /// Removes and returns the run with this id, if its journal has not grown since.
     pub(super) fn take(&self, run_id: &str, written: u64) -> Option<Run> {
         let mut runs = self.runs();
         let at = runs.iter().position(|run| run.run_id() == run_id)?;

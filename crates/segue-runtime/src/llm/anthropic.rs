@@ -1,17 +1,17 @@
-//! Anthropic's messages.
+//! The request and response formats of Anthropic's messages API.
 
 use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
 
 use super::{Headers, usage};
 
-/// Where Anthropic's own models are.
+/// The address of Anthropic's own API.
 pub(super) const BASE_URL: &str = "https://api.anthropic.com";
 
-/// What is asked there.
+/// The path of the messages API.
 pub(super) const PATH: &str = "/v1/messages";
 
-/// The version of the protocol, which every request names.
+/// The API version, which every request names.
 const VERSION: &str = "2023-06-01";
 
 pub(super) fn headers(api_key: Option<&str>) -> Headers {
@@ -29,7 +29,7 @@ pub(super) fn body(model: &str, prompt: &Prompt) -> Value {
                 Role::User => "user",
                 Role::Assistant => "assistant",
             };
-            // A turn without any text is refused.
+            // The API rejects a message without text.
             let text = if text.trim().is_empty() { "(no text)" } else { text };
             Value::object([("role", Value::from(role)), ("content", Value::from(text))])
         })

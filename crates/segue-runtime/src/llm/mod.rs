@@ -1,10 +1,10 @@
-//! Models: a prompt → an answer, over the protocols of the two families that everybody speaks.
+//! Models: a prompt → a reply, over the two common protocols.
 //!
-//! A model is asked once, and says how it went. It never asks again, waits or decides: that is
-//! [`Conversation`](segue_core::words::Conversation)'s. Its key reaches nothing but the header that it
-//! is for: what a provider says is searched for it before anybody sees it.
+//! A model is asked once and returns a reply or a failure. It never retries, waits or decides:
+//! [`Conversation`](segue_core::planner::Conversation) does. The API key goes only into its header,
+//! and is redacted from everything that a provider answers.
 //!
-//! Not here: what is asked ([`segue_core::words`]), connections ([`crate::tools::http`]).
+//! Not here: the prompts ([`segue_core::planner`]), connections ([`crate::tools::http`]).
 
 mod anthropic;
 mod openai;
@@ -26,20 +26,20 @@ use crate::tools::http::address::AddressPolicy;
 use crate::tools::http::client::{HttpClient, HttpRequest};
 use crate::tools::redact::Secrets;
 
-/// Something that answers.
+/// A language model.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// What it is called, for whoever wants to know who made a plan.
+    /// The model's name, stored with the plans that it makes.
     fn name(&self) -> &Arc<str>;
 
     /// Asks it once.
     async fn answer(&self, prompt: &Prompt) -> Result<ModelReply, Failure>;
 }
 
-/// Whose protocol a model speaks.
+/// The protocol of a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Provider {
-    /// OpenAI's chat completions, which most local servers and gateways speak, too.
+    /// OpenAI's chat completions, which most local servers and gateways speak as well.
     #[default]
     OpenAi,
     /// Anthropic's messages.
@@ -59,7 +59,7 @@ impl Provider {
         }
     }
 
-    /// Where its own models are.
+    /// The address of the provider's own API.
     fn base_url(self) -> &'static str {
         match self {
             Provider::OpenAi => openai::BASE_URL,
@@ -68,26 +68,26 @@ impl Provider {
     }
 }
 
-/// A model of a configuration. Secrets are already filled in.
+/// The configuration of a model. Secrets are already filled in.
 // No `Debug`: it holds a secret.
 #[derive(Clone, Default)]
 pub struct ModelConfig {
-    /// Whose protocol it speaks.
+    /// The protocol.
     pub provider: Provider,
-    /// Where it is, when it is not its provider's own.
+    /// The address, when it is not the provider's own.
     pub base_url: Option<String>,
-    /// Which one.
+    /// The model's name.
     pub model: String,
-    /// What lets us in.
+    /// The API key.
     pub api_key: Option<String>,
-    /// How long one answer may take.
+    /// How long one reply may take.
     pub timeout: Option<Duration>,
 }
 
-/// The model of a configuration, or what is wrong with it.
+/// The configured model, or why the configuration is wrong.
 pub fn model(config: &ModelConfig, limits: &Limits) -> Result<Arc<dyn Model>, String> {
     if config.model.trim().is_empty() {
-        return Err("`model` names the model that is asked".to_owned());
+        return Err("`model` is missing: it names the model to ask".to_owned());
     }
     let base = config.base_url.as_deref().unwrap_or(config.provider.base_url());
     let base = base.trim_end_matches('/');
@@ -118,11 +118,11 @@ pub fn model(config: &ModelConfig, limits: &Limits) -> Result<Arc<dyn Model>, St
     }))
 }
 
-/// A model behind an address.
+/// A model behind a URL.
 struct RemoteModel {
     name: Arc<str>,
     provider: Provider,
-    /// Whether its address is its provider's own.
+    /// Whether the URL is the provider's own.
     is_own: bool,
     url: Url,
     api_key: Option<String>,
@@ -159,17 +159,17 @@ impl Model for RemoteModel {
             Provider::Anthropic => anthropic::reply(&body),
         };
         reply.ok_or_else(|| {
-            let message = "the answer has not the form of its provider's protocol";
+            let message = "the answer does not follow the provider's protocol";
             Failure { hint: Some(HINT.into()), ..Failure::permanent(Code::Llm, message) }
         })
     }
 }
 
-/// What to look at when a model cannot be used.
+/// The hint for a model that cannot be used.
 const HINT: &str = "see `llm` in the configuration: `provider`, `base_url`, `model`, `api_key`";
 
 impl RemoteModel {
-    /// What a failed call means here: asking twice is harmless, so nothing is in doubt.
+    /// Translates a failed call. Asking twice is harmless, so no failure is in doubt.
     fn failure(&self, error: ToolError) -> Failure {
         let said = |message: &str| self.secrets.redact(&told(message));
         match error {
@@ -180,7 +180,7 @@ impl RemoteModel {
                 ..Failure::transient(Code::Llm, said(&message))
             },
             ToolError::NoAnswer { message } => Failure {
-                hint: Some("raise `timeout` of `llm` when the model is slow".into()),
+                hint: Some("if the model is slow, raise `timeout` of `llm`".into()),
                 ..Failure::transient(Code::Llm, said(&message))
             },
             ToolError::Refused { message, retryable, .. } => Failure {
@@ -192,7 +192,7 @@ impl RemoteModel {
     }
 }
 
-/// What a provider says is wrong, without the JSON around it.
+/// The provider's error message, without the JSON around it.
 fn told(message: &str) -> String {
     let Some((before, json)) = message.split_once(": {") else { return message.to_owned() };
     let parsed: Result<serde_json::Value, _> = serde_json::from_str(&format!("{{{json}"));
@@ -206,7 +206,7 @@ fn told(message: &str) -> String {
 
 type Headers = BTreeMap<String, String>;
 
-/// A whole number of a provider's own count.
+/// A count in a provider's usage report.
 fn count(usage: Option<&Value>, name: &str) -> u64 {
     usage.and_then(|usage| usage.get(name)?.as_u64()).unwrap_or(0)
 }

@@ -1,14 +1,15 @@
-//! OpenAI's chat completions, as OpenAI, local servers and gateways speak them.
+//! The request and response formats of OpenAI's chat completions, as OpenAI, local servers and
+//! gateways speak them.
 
 use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
 
 use super::{Headers, usage};
 
-/// Where OpenAI's own models are.
+/// The address of OpenAI's own API.
 pub(super) const BASE_URL: &str = "https://api.openai.com/v1";
 
-/// What is asked there.
+/// The path of the chat completions API.
 pub(super) const PATH: &str = "/chat/completions";
 
 pub(super) fn headers(api_key: Option<&str>) -> Headers {
@@ -16,8 +17,8 @@ pub(super) fn headers(api_key: Option<&str>) -> Headers {
     key.into_iter().collect()
 }
 
-/// `is_own` says that OpenAI itself is asked, which refuses the name for the bound of an answer that
-/// everybody else knows.
+/// `is_own` means OpenAI itself, which rejects the field for the answer's length limit that all
+/// other servers know.
 pub(super) fn body(model: &str, prompt: &Prompt, is_own: bool) -> Value {
     let message = |role: &str, text: &str| {
         Value::object([("role", Value::from(role)), ("content", Value::from(text))])

@@ -1,7 +1,7 @@
-//! What a call that is under way asks for: an answer of a person, or a call of another tool.
+//! Requests of a call in flight: a question to a person, or a call of another tool.
 //!
-//! Asking goes to whoever makes the call, and ends with it. So a tool that keeps its way to ask holds
-//! nothing: there is nobody at the other end any more.
+//! They go to the scope that serves the call, and end with it. A tool that keeps its channel holds
+//! nothing: the receiver is gone.
 
 use std::sync::Arc;
 
@@ -17,48 +17,48 @@ use super::call_updates::{CallUpdate, CallUpdates, Progress};
 use super::redact::Secrets;
 use crate::driver::Decision;
 
-/// How a call reaches beyond itself.
+/// A call's channel to people, other tools and the driver.
 #[derive(Clone, Debug)]
 pub struct CallChannel {
     to: UnboundedSender<CallMessage>,
-    /// What no question may tell.
+    /// Redacted from every question.
     secrets: Option<Secrets>,
-    /// The call of a run that it belongs to.
+    /// The call of a run that the channel belongs to.
     of: Option<(Arc<CallUpdates>, CallId)>,
 }
 
-/// What a call asks for.
+/// A message from a call in flight.
 #[derive(Debug)]
 pub(crate) enum CallMessage {
-    /// What a person knows.
+    /// Asks a person for data.
     Person { message: Arc<str>, schema: Arc<Schema>, reply: oneshot::Sender<Option<Decision>> },
-    /// A call of another tool.
+    /// Calls another tool.
     Part { name: Arc<str>, args: Value, reply: oneshot::Sender<Result<Value, ToolError>> },
-    /// Nothing: it has something to tell.
+    /// Sends an update; no reply.
     Update(CallUpdate),
 }
 
 impl CallChannel {
-    /// The two ends, for a call of a run, if it is one.
+    /// The two ends of a channel, and the call of a run, if it is one.
     pub(crate) fn pair(
         of: Option<(Arc<CallUpdates>, CallId)>,
     ) -> (CallChannel, UnboundedReceiver<CallMessage>) {
-        // Every call has one and hardly any uses it: this kind has room for nothing at first.
+        // Almost no call sends a message; this kind of channel allocates nothing before the first.
         let (to, from) = unbounded();
         (CallChannel { to, secrets: None, of }, from)
     }
 
-    /// Tells how the call is found again, should the engine stop. What must not be written down is
-    /// not told.
+    /// Sends the handle by which the call can be found again after a restart. A handle that
+    /// contains a secret must not be stored, so it is not sent.
     pub(crate) fn send_handle(&self, handle: Value) {
         let clean = self.secrets.as_ref().map(|secrets| secrets.redact_value(handle.clone()));
         if clean.is_none_or(|clean| clean == handle) {
-            // Whoever made the call may have gone.
+            // The scope may be gone.
             let _ = self.to.unbounded_send(CallMessage::Update(CallUpdate::Handle(handle)));
         }
     }
 
-    /// Tells how far the call has got.
+    /// Reports progress.
     pub fn send_progress(&self, mut progress: Progress) {
         if let (Some(secrets), Some(message)) = (&self.secrets, &mut progress.message) {
             *message = secrets.redact(message).into();
@@ -66,17 +66,18 @@ impl CallChannel {
         let _ = self.to.unbounded_send(CallMessage::Update(CallUpdate::Progress(progress)));
     }
 
-    /// Whether somebody will look for the call, although nobody waits for it now.
+    /// Whether a resumed run would find the call again.
     pub(crate) fn is_findable(&self) -> bool {
         self.of.as_ref().is_some_and(|(updates, call)| updates.is_findable(*call))
     }
 
-    /// The same, whose questions tell nothing of these.
+    /// The same channel, with these secrets redacted from questions and updates.
     pub(crate) fn redacting(self, secrets: &Secrets) -> CallChannel {
         CallChannel { secrets: Some(secrets.clone()), ..self }
     }
 
-    /// What a person gives; nothing when nobody is there, says no, or gives what does not fit.
+    /// A person's answer; `None` when there is none, when it is a denial, or when it does not fit
+    /// the schema.
     pub async fn ask(&self, message: Arc<str>, schema: Arc<Schema>) -> Option<Value> {
         let (message, schema) = match &self.secrets {
             None => (message, schema),
@@ -98,10 +99,10 @@ impl CallChannel {
         schema.violations(&data).is_empty().then_some(data)
     }
 
-    /// What another tool answers, if it may be called.
+    /// Calls another tool, if the call may.
     pub(crate) async fn call(&self, name: &str, args: Value) -> Result<Value, ToolError> {
         let is_over = || {
-            let message = format!("the call that was allowed to call `{name}` is over");
+            let message = format!("the call that could use `{name}` has ended");
             ToolError::refused(Code::ToolNotAllowed, message)
         };
         let (reply, answer) = oneshot::channel();

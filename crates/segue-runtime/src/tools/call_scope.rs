@@ -1,8 +1,9 @@
-//! A call that is under way gets what it asks for: people's answers, and calls of its parts.
+//! Serves a call in flight: it asks people for the call, and calls the tools that the call's code
+//! uses.
 //!
-//! Whether a part may be called, and whether a person comes first, is the core's to say
-//! ([`segue_core::composed`]). A part waits at the gate like any call. Everything happens inside the
-//! future of the call that asks, so it ends with it.
+//! The core decides whether a part may be called and whether it asks first
+//! ([`segue_core::code_tools`]). A part waits at the gate like any call. All of this happens inside
+//! the future of the call, so it ends with the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,8 +28,8 @@ use crate::driver::{Confirmer, Decision};
 
 /// Runs a composition that is a part.
 pub(crate) trait CompositionRunner: Send + Sync {
-    /// Its value. `approved` says that nobody is asked about its calls, and `stops` resolves when nothing new
-    /// may start, to who wants that.
+    /// Returns the composition's value. `approved` means that its calls do not ask. `stops`
+    /// resolves when nothing new may start, to the name of who stops it.
     fn run<'a>(
         &'a self,
         composition: &'a ToolSpec,
@@ -39,7 +40,7 @@ pub(crate) trait CompositionRunner: Send + Sync {
     ) -> BoxFuture<'a, Result<Value, ToolError>>;
 }
 
-/// What calls have around them.
+/// What every call needs.
 #[derive(Clone, Copy)]
 pub(crate) struct CallContext<'a> {
     pub(crate) registry: &'a Registry,
@@ -48,60 +49,61 @@ pub(crate) struct CallContext<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) confirmer: &'a dyn Confirmer,
     pub(crate) compositions: &'a dyn CompositionRunner,
-    /// Where calls of a run leave what they tell of themselves.
+    /// Receives the updates of a run's calls.
     pub(crate) updates: Option<&'a Arc<CallUpdates>>,
 }
 
-/// Whose call it is, and what was allowed with it.
+/// A call's identity, and what was approved with it.
 #[derive(Clone, Copy)]
 pub(crate) struct Authorization {
     /// The step's call.
     pub(crate) call: CallId,
-    /// Whether calls of its parts are allowed, too.
+    /// Whether the approval covers the calls of its parts.
     pub(crate) covers_parts: bool,
-    /// Whether it is one of its parts.
+    /// Whether this call is itself a part.
     pub(crate) is_part: bool,
 }
 
 impl<'a> CallContext<'a> {
-    /// Makes a call that may leave.
+    /// Calls a tool that has its permit.
     pub(crate) fn call(
         self,
         tool: &'a Tool,
         mut call: ToolRequest,
-        standing: Authorization,
+        authorization: Authorization,
     ) -> BoxFuture<'a, Result<Value, ToolError>> {
         if !tool.runner.may_ask() {
             return tool.runner.call(call);
         }
-        let of = self.updates.filter(|_| !standing.is_part);
-        let (asker, asked) = CallChannel::pair(of.map(|updates| (updates.clone(), standing.call)));
+        let of = self.updates.filter(|_| !authorization.is_part);
+        let (asker, asked) =
+            CallChannel::pair(of.map(|updates| (updates.clone(), authorization.call)));
         call.asker = Some(asker);
-        let reach = CallScope {
+        let scope = CallScope {
             context: self,
             spec: self.catalog.get(&call.tool).unwrap_or(&tool.spec),
-            authorization: standing,
+            authorization,
             call: call.clone(),
             turn: Mutex::new(()),
             made: AtomicUsize::new(0),
             writing: AtomicUsize::new(0),
         };
-        Box::pin(reach.serve(tool.runner.call(call), asked))
+        Box::pin(scope.serve(tool.runner.call(call), asked))
     }
 }
 
-/// One call, seen from where it gets what it asks for.
+/// One call, and the services that it may use.
 struct CallScope<'a> {
     context: CallContext<'a>,
     /// The tool, with its parts.
     spec: &'a Arc<ToolSpec>,
     authorization: Authorization,
     call: ToolRequest,
-    /// Held by whoever asks a person: there is one question at a time.
+    /// Held while a person is asked: one question at a time.
     turn: Mutex<()>,
     /// Calls of parts so far.
     made: AtomicUsize,
-    /// Those under way that change something.
+    /// Calls of parts in flight that may write.
     writing: AtomicUsize,
 }
 
@@ -118,20 +120,20 @@ impl<'a> CallScope<'a> {
                 biased;
                 outcome = &mut work => break outcome,
                 Some(left) = under_way.next(), if !under_way.is_empty() => trace = trace.max(left),
-                // Apart: the set has room for one from the beginning.
+                // Boxed: the set reserves room for one future from the start.
                 Some(asking) = asked.next() => under_way.push(Box::pin(self.handle(asking))),
             }
         };
-        // Nobody will hear what they answer.
+        // Their answers are lost, so it is unknown what these parts did.
         if self.writing.load(Ordering::Relaxed) > 0 {
             trace = PartEffect::Unknown;
         }
         outcome.map_err(|error| trace.apply_to(error.into(), self.spec).into())
     }
 
-    /// Gives what is asked for, and says what that leaves behind.
+    /// Handles a message of the call, and returns its effect on the world.
     async fn handle(&self, asking: CallMessage) -> PartEffect {
-        // Whoever asked may have gone; then nobody hears the answer.
+        // The receiver of a reply may be gone.
         match asking {
             CallMessage::Person { message, schema, reply } => {
                 let kind = QuestionKind::Approval { message, schema: Some(schema) };
@@ -143,18 +145,19 @@ impl<'a> CallScope<'a> {
                 let _ = reply.send(outcome);
                 trace
             }
-            CallMessage::Update(note) => {
-                self.note(note);
+            CallMessage::Update(update) => {
+                self.forward(update);
                 PartEffect::None
             }
         }
     }
 
-    /// A part is not looked for: its caller makes it again.
-    fn note(&self, note: CallUpdate) {
-        let is_told = !self.authorization.is_part || matches!(note, CallUpdate::Progress(_));
-        if let Some(updates) = self.context.updates.filter(|_| is_told) {
-            updates.push(self.authorization.call, note);
+    /// Forwards an update. A part's handle is dropped: the caller repeats the part instead of
+    /// resuming it.
+    fn forward(&self, update: CallUpdate) {
+        let is_forwarded = !self.authorization.is_part || matches!(update, CallUpdate::Progress(_));
+        if let Some(updates) = self.context.updates.filter(|_| is_forwarded) {
+            updates.push(self.authorization.call, update);
         }
     }
 
@@ -162,7 +165,7 @@ impl<'a> CallScope<'a> {
         let _turn = self.turn.lock().await;
         let id = QuestionId::of_call(self.authorization.call.node);
         let question = Question { id, step: self.call.step.clone(), kind };
-        // Nobody is asked for a run that has stopped.
+        // No person is asked for a run that has stopped.
         tokio::select! {
             biased;
             () = self.wait_stopped() => None,
@@ -170,7 +173,7 @@ impl<'a> CallScope<'a> {
         }
     }
 
-    /// Comes when the run has stopped; never for a call that takes something back.
+    /// Resolves when the run stops; never for a call that rolls back.
     async fn wait_stopped(&self) {
         match self.context.updates {
             Some(updates) => updates.wait_settling(self.authorization.call).await,
@@ -244,20 +247,21 @@ impl<'a> CallScope<'a> {
         if part.composition.is_some() {
             let stops = Box::pin(async {
                 self.wait_stopped().await;
-                Arc::from("the run around it")
+                Arc::from("the enclosing run")
             });
             let covered = self.authorization.covers_parts;
             return compositions.run(part, args, covered, confirmer, stops).await;
         }
-        let pass = gate.enter(&part.id, false).await?;
+        let permit = gate.enter(&part.id, false).await?;
         if self.is_settling() {
             return Err(code_tools::run_stopped_failure(part).into());
         }
-        let tool = registry.get(&part.id).expect("the gate lets through what the registry has");
+        let tool = registry.get(&part.id).expect("the gate admits only tools of the registry");
         let call = ToolRequest {
             tool: part.id.clone(),
             args,
-            // The same code makes the same calls in the same order, so a repeated one is known.
+            // The same code makes the same calls in the same order, so a repeated call gets the
+            // same key.
             key: format!("{}/{}", self.call.key, nth + 1).into(),
             overwrites: Overwrites::if_allowed(is_allowed),
             asker: None,
@@ -265,14 +269,14 @@ impl<'a> CallScope<'a> {
             ..self.call.clone()
         };
         let covers_parts = part.confirmation_covers_parts(self.authorization.covers_parts);
-        let standing = Authorization { covers_parts, is_part: true, ..self.authorization };
-        let outcome = self.context.call(tool, call, standing).await;
-        pass.finish(is_answered(&outcome));
+        let authorization = Authorization { covers_parts, is_part: true, ..self.authorization };
+        let outcome = self.context.call(tool, call, authorization).await;
+        permit.finish(is_answered(&outcome));
         outcome
     }
 }
 
-/// Whether a tool's source has shown that it is there.
+/// Whether the outcome proves that the tool's source is reachable.
 pub(crate) fn is_answered(outcome: &Result<Value, ToolError>) -> bool {
     !matches!(outcome, Err(ToolError::Unreachable { .. } | ToolError::NoAnswer { .. }))
 }

@@ -1,7 +1,7 @@
-//! What calls that are under way tell of themselves, until whoever drives the run takes it.
+//! Updates that calls in flight send before their answer, queued for the driver.
 //!
-//! A call is a future, and a future says one thing, at its end. What it says before is left here. It
-//! is left while the call is polled, by whoever polls it, so nobody has to be woken for it.
+//! A call is a future and yields one value, at its end. Its earlier updates are queued here. They
+//! are pushed while the driver polls the call, so the driver needs no wake-up for them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,28 +10,28 @@ use segue_core::run::CallId;
 use segue_core::value::Value;
 use tokio::sync::Notify;
 
-/// What a call tells of itself.
+/// An update of a call in flight.
 #[derive(Clone, Debug)]
 pub(crate) enum CallUpdate {
-    /// It can be found again by this.
+    /// The handle by which the call can be found again.
     Handle(Value),
-    /// It goes on.
+    /// Progress.
     Progress(Progress),
 }
 
-/// How far a call has got, as whoever was called says. Nothing of it is in the journal.
+/// The progress of a call, as its server reports it. The journal does not hold it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// Grows as the work goes on, where it is counted.
+    /// Grows with the work, if the server counts it.
     pub progress: Option<f64>,
-    /// What it grows up to, where that is known.
+    /// The final value of `progress`, if known.
     pub total: Option<f64>,
-    /// In words.
+    /// A message for people.
     pub message: Option<Arc<str>>,
 }
 
 impl Progress {
-    /// How much of the work is done, from 0 to 1, where that is known.
+    /// How much of the work is done, from 0 to 1, if known.
     pub fn fraction(&self) -> Option<f64> {
         let total = self.total.filter(|total| *total > 0.0)?;
         Some((self.progress? / total).clamp(0.0, 1.0))
@@ -53,61 +53,61 @@ impl std::fmt::Display for Progress {
     }
 }
 
-/// The notes of the calls of one run.
+/// The updates of the calls of one run.
 #[derive(Debug, Default)]
 pub(crate) struct CallUpdates {
     inner: Mutex<Inner>,
-    /// Told when another call settles.
+    /// Wakes waiters when a call starts to settle.
     settles: Notify,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     left: Vec<(CallId, CallUpdate)>,
-    /// Calls that are wanted, and that whoever goes on with the run can find.
+    /// Calls whose handle is durable, so that a resumed run can find them.
     findable: BTreeSet<CallId>,
-    /// Calls whose run has stopped, and whose answers are awaited.
+    /// Calls whose run has stopped and waits for their answers.
     settling: BTreeSet<CallId>,
 }
 
 impl CallUpdates {
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Lists that are changed one item at a time: a panic leaves nothing half done.
+        // Each change touches one item of one list, so a panic leaves the lists consistent.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a note.
-    pub(crate) fn push(&self, call: CallId, note: CallUpdate) {
-        self.inner().left.push((call, note));
+    /// Queues an update.
+    pub(crate) fn push(&self, call: CallId, update: CallUpdate) {
+        self.inner().left.push((call, update));
     }
 
-    /// What was left since this was last asked.
+    /// Takes the queued updates.
     pub(crate) fn take(&self) -> Vec<(CallId, CallUpdate)> {
         std::mem::take(&mut self.inner().left)
     }
 
-    /// How to find a call is written down.
+    /// The call's handle is durable.
     pub(crate) fn mark_findable(&self, call: CallId) {
         self.inner().findable.insert(call);
     }
 
-    /// Nobody wants to find it any more.
+    /// The call is not needed any more.
     pub(crate) fn unmark_findable(&self, call: CallId) {
         self.inner().findable.remove(&call);
     }
 
-    /// The run of a call has stopped: the call starts nothing more.
+    /// The call's run has stopped: the call starts nothing more.
     pub(crate) fn mark_settling(&self, call: CallId) {
         self.inner().settling.insert(call);
         self.settles.notify_waiters();
     }
 
-    /// Whether the run of a call has stopped.
+    /// Whether the call's run has stopped.
     pub(crate) fn is_settling(&self, call: CallId) -> bool {
         self.inner().settling.contains(&call)
     }
 
-    /// Comes when the run of a call stops.
+    /// Resolves when the call's run stops.
     pub(crate) async fn wait_settling(&self, call: CallId) {
         loop {
             let settles = self.settles.notified();
@@ -118,7 +118,7 @@ impl CallUpdates {
         }
     }
 
-    /// Whether whoever goes on with the run will look for a call.
+    /// Whether a resumed run would find the call again.
     pub(crate) fn is_findable(&self, call: CallId) -> bool {
         self.inner().findable.contains(&call)
     }

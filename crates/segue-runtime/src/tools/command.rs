@@ -1,11 +1,11 @@
-//! Commands from the operator's configuration: argv with holes, never a shell.
+//! Command tools from the operator's configuration: argv with placeholders, never a shell.
 //!
-//! A call starts one process in a group of its own, gives it the arguments as JSON on stdin and
-//! reads JSON or text from stdout. When the process ends, when its output is too large and when the
-//! call is dropped, the whole group is ended (R2), so that nothing keeps running behind a run. What has
-//! left the group is ended too when the call was given up.
+//! A call starts one process in its own group, writes the arguments as JSON to its stdin and reads
+//! JSON or text from its stdout. The whole group is killed (R2) when the process ends, when its
+//! output is too large and when the call is dropped, so no process outlives its call. When a call
+//! is abandoned, processes that have left the group are ended, too.
 //!
-//! Not here: which configurations may start commands at all (trust is the command line's).
+//! Not here: which configurations may start commands at all (the command line checks trust).
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -32,14 +32,14 @@ use super::{Tool, ToolError, ToolRequest, ToolRunner};
 /// The namespace of commands.
 pub const COMMAND: &str = "command";
 
-/// What of stderr is kept: its end.
+/// How much of the end of stderr is kept.
 const STDERR_BYTES_MAX: usize = 16 * 1024;
 
-/// How long output is still read after the process has ended, in case that something outside of its
-/// group keeps the pipe open.
+/// How long output is still read after the process has ended, in case a process outside its group
+/// keeps the pipe open.
 const DRAIN_MAX: Duration = Duration::from_millis(500);
 
-/// What a command sees of our environment; secrets are elsewhere.
+/// The environment variables that a command inherits; secrets are not among them.
 pub(super) const ENV_KEPT: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR"];
 
 /// A command tool.
@@ -52,23 +52,23 @@ pub struct CommandConfig {
     pub input: Option<Value>,
     /// JSON Schema of the value.
     pub output: Option<Value>,
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub read_only: Option<bool>,
-    /// It may destroy something.
+    /// Whether it may destroy something.
     pub destructive: Option<bool>,
-    /// Running it twice changes nothing more.
+    /// Whether running it twice has the effect of running it once.
     pub idempotent: Option<bool>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: Option<PathBuf>,
-    /// What is added to its environment, already expanded.
+    /// Additional environment variables, already expanded.
     pub env: BTreeMap<String, String>,
-    /// What it does, for people and models.
+    /// The description for people and models.
     pub description: String,
     /// How long one call may take.
     pub timeout: Option<Duration>,
 }
 
-/// The tool of a command, or what is wrong with its configuration.
+/// The tool of a command, or why its configuration is wrong.
 pub fn tool(name: &str, config: &CommandConfig, limits: &Limits) -> Result<Tool, String> {
     let (program, rest) = config.argv.split_first().ok_or("`argv` is empty")?;
     let words: Result<Vec<ArgvItem>, String> = rest
@@ -112,7 +112,7 @@ fn spec(name: &str, config: &CommandConfig) -> ToolSpec {
     }
 }
 
-/// The hash of what is started: its words, where, and the names that it finds in its environment.
+/// The hash of the command: its argv, its directory and the names of its environment variables.
 fn source_description(config: &CommandConfig) -> Arc<str> {
     let cwd = config.cwd.as_ref().map(|cwd| cwd.display().to_string());
     let names = config.env.keys().map(|name| Value::from(name.as_str()));
@@ -124,12 +124,12 @@ fn source_description(config: &CommandConfig) -> Arc<str> {
     hex_digest(started.to_canonical_json().as_bytes()).into()
 }
 
-/// Whether the declared value is text, so that `42` is not to become a number.
+/// Whether the declared output is text, so that `42` stays text.
 fn is_text(output: Option<&Value>) -> bool {
     output.and_then(|schema| schema.get("type")).and_then(Value::as_str) == Some("string")
 }
 
-/// A program that arguments could choose would be a shell, so it is plain text.
+/// The program is plain text: if arguments could choose it, the tool would be a shell.
 fn program_path(program: &Value, cwd: Option<&Path>) -> Result<PathBuf, String> {
     let text = program.as_str().filter(|text| !text.is_empty() && !text.contains('\0'));
     let text = text.ok_or("`argv[0]` is not the name of a program")?;
@@ -137,7 +137,7 @@ fn program_path(program: &Value, cwd: Option<&Path>) -> Result<PathBuf, String> 
         return Err("`argv[0]`, the program, cannot hold `{{ }}`".to_owned());
     }
     let path = PathBuf::from(text);
-    // Which directory a relative program is searched in differs between systems: say it.
+    // Systems differ in where they search for a relative program, so it is made absolute.
     Ok(match cwd {
         Some(cwd) if path.is_relative() && path.components().count() > 1 => cwd.join(path),
         _ => path,
@@ -150,14 +150,14 @@ struct ArgvItem {
     template: ArgsTemplate,
     /// Whether its first character comes from an argument.
     open_start: bool,
-    /// `--`: what follows is no option.
+    /// `--`: no option follows.
     ends_options: bool,
 }
 
 impl ArgvItem {
     fn parse(index: usize, item: &Value, limits: &Limits) -> Result<ArgvItem, String> {
         if matches!(item, Value::Null | Value::Array(_) | Value::Object(_)) {
-            return Err(format!("`argv[{index}]` is {} and not text", item.kind()));
+            return Err(format!("`argv[{index}]` is {}, not text", item.kind()));
         }
         let text = item.to_string();
         if text.contains('\0') {
@@ -178,7 +178,7 @@ impl ArgvItem {
             Err(ToolError::refused(Code::InputSchema, message))
         };
         if matches!(value, Value::Null | Value::Array(_) | Value::Object(_)) {
-            return refuse(&format!("would be {} and not one argument", value.kind()));
+            return refuse(&format!("would be {}, not one argument", value.kind()));
         }
         let text = value.to_string();
         if text.contains('\0') {
@@ -266,9 +266,9 @@ impl Command {
         Ok(Running { group: Group(child.id()), child })
     }
 
-    /// What stopping a command in the middle leads to.
+    /// The failure of a command that was killed at its timeout.
     fn late(&self, time: Duration) -> ToolError {
-        let message = format!("ended after {} ms without a result", time.as_millis());
+        let message = format!("killed after {} ms without a result", time.as_millis());
         if self.read_only {
             return ToolError::Refused { code: Code::Timeout, message, retryable: true };
         }
@@ -292,7 +292,7 @@ impl Command {
         }
         match read_json_value(text, &self.limits) {
             Ok(value) => Ok(value),
-            // Not JSON at all is text; JSON that nobody may take is a failure.
+            // Output that is not JSON is text; JSON that breaks a limit is a failure.
             Err(finding) if finding.code == Code::Parse => Ok(Value::from(text)),
             Err(finding) => Err(ToolError::refused(
                 finding.code,
@@ -302,17 +302,17 @@ impl Command {
     }
 }
 
-/// A process group. Dropping it ends every process in it, whatever they have started since.
+/// A process group. Dropping it kills every process in it, including their children.
 pub(super) struct Group(pub(super) Option<u32>);
 
 impl Group {
-    /// Asks every process in it to end.
+    /// Sends SIGTERM to every process in the group.
     pub(super) fn terminate(&self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Ends every process in it, now and for the last time.
+    /// Kills every process in the group.
     pub(super) fn end(&mut self) {
         #[cfg(unix)]
         self.signal(rustix::process::Signal::KILL);
@@ -329,13 +329,13 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+        // In `Drop`, because a call ends when its future is dropped.
         self.end();
     }
 }
 
-/// A process that runs. The group stands first, so that it is ended while its first process is
-/// still ours and its number cannot belong to anybody else.
+/// A running process. The group is the first field, so that it is killed while its first process is
+/// not reaped yet and the number cannot belong to another group.
 struct Running {
     group: Group,
     child: Child,
@@ -348,7 +348,7 @@ struct Output {
 }
 
 impl Running {
-    /// Feeds the process, reads what it says and waits for its end.
+    /// Writes the input, reads the output and waits for the end.
     async fn finish(mut self, input: String, limits: &Limits) -> Result<Output, ToolError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let stdin = self.child.stdin.take();
@@ -368,12 +368,11 @@ impl Running {
                 whole = &mut reading => { whole?; None }
             };
             match ended {
-                // Everything is read: what is left is the end itself, and the group's with it.
+                // All output is read; only the exit of the process is left.
                 None => self.child.wait().await,
                 Some(status) => {
-                    // The command is over when its first process is. The group is ended at once, so
-                    // that its number is not yet anybody else's, and with it goes what kept the
-                    // pipes open.
+                    // The command is over when its first process is. The group is killed at once,
+                    // while its number cannot belong to another group; that also closes the pipes.
                     drop(self.group);
                     if let Ok(whole) = tokio::time::timeout(DRAIN_MAX, reading).await {
                         whole?;
@@ -387,7 +386,7 @@ impl Running {
     }
 }
 
-/// Writes the arguments; a process that does not read them is free not to.
+/// Writes the arguments; a process need not read them.
 async fn feed(stdin: Option<ChildStdin>, input: String) {
     if let Some(mut stdin) = stdin {
         let _ = stdin.write_all(input.as_bytes()).await;
@@ -400,7 +399,7 @@ async fn read_whole(
     bytes_max: usize,
 ) -> Result<(), ToolError> {
     let Some(from) = from else { return Ok(()) };
-    // A broken pipe is an end like any other.
+    // A broken pipe is an end of the output.
     let _ = from.take(bytes_max as u64 + 1).read_to_end(into).await;
     if into.len() > bytes_max {
         let message = format!("the command's output is over the limit of {bytes_max} bytes");
@@ -420,13 +419,13 @@ async fn read_end(from: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
 }
 
 impl Output {
-    /// What the command said, and how it ended.
+    /// The end of stderr, and the exit status.
     fn failure(&self) -> String {
         let start = self.stderr.len().saturating_sub(STDERR_BYTES_MAX);
         let said = String::from_utf8_lossy(&self.stderr[start..]);
         let end = describe(self.status);
         match said.trim() {
-            "" => format!("ended with {end} and said nothing on stderr"),
+            "" => format!("ended with {end} and wrote nothing to stderr"),
             said => format!("{said} ({end})"),
         }
     }

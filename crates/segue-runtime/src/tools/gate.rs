@@ -1,12 +1,12 @@
-//! The gate that every call goes through: how many are under way at once, across all runs.
+//! The gate limits how many calls are in flight, across all runs.
 //!
 //! A call waits for a slot of its tool, then of its source, then of the process, each first come,
-//! first served. Always in this order, so nobody waits in a circle, and nobody holds a slot of the
-//! process while waiting for a busy tool. A call that is dropped while it waits holds nothing and
-//! was not sent. A call whose code calls other tools holds no slot that these may need: they have
-//! their own. What is known of a tool's health may turn a call away; see `health`.
+//! first served. The fixed order prevents deadlocks, and no call holds a slot of the process while
+//! it waits for a busy tool. A call that is dropped while it waits holds nothing and was not sent.
+//! A call whose code calls other tools holds no slot that these may need: they take their own. The
+//! gate also refuses calls of an unhealthy tool; see `health`.
 //!
-//! Not here: what a refusal leads to (the core's), how long a call may take (the driver's).
+//! Not here: the consequence of a refusal (the core's), call timeouts (the driver's).
 
 mod health;
 
@@ -24,34 +24,35 @@ use tokio::time::Instant;
 use self::health::{CallOutcome, GateRefusal, Health};
 use super::ToolError;
 
-/// How many calls may be under way at once, beside the bound of all calls in [`Limits`].
+/// How many calls may be in flight, in addition to the total in [`Limits`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Concurrency {
-    /// Of one tool.
+    /// Per tool.
     pub tools: BTreeMap<ToolId, u32>,
-    /// Of all tools of one source: the namespace of their ids.
+    /// Per source, which is the namespace of the tools' ids.
     pub sources: BTreeMap<Arc<str>, u32>,
 }
 
-/// Where calls wait before they leave.
+/// Limits the calls in flight.
 pub struct Gate {
     all: Arc<CallLimit>,
     sources: BTreeMap<Arc<str>, Arc<CallLimit>>,
     tools: BTreeMap<ToolId, ToolLimits>,
-    /// What time is counted from.
+    /// The origin of the gate's clock.
     since: Instant,
-    /// For what is said when there are too many retries.
+    /// For the message about an exhausted retry budget.
     retry_percent_max: u32,
 }
 
-/// So many at once.
+/// A limit on calls in flight.
 struct CallLimit {
     max: usize,
     slots: Semaphore,
 }
 
 impl CallLimit {
-    /// A bound of so many: the one before, if it was that, so that those who are behind it count.
+    /// A limit of `max` calls. An earlier limit of the same size is reused, so that its calls count
+    /// here.
     fn of(max: usize, before: Option<&Arc<CallLimit>>) -> Arc<CallLimit> {
         let max = max.min(Semaphore::MAX_PERMITS);
         let same = before.filter(|before| before.max == max).cloned();
@@ -59,19 +60,19 @@ impl CallLimit {
     }
 }
 
-/// What concerns the calls of one tool.
+/// The limits of one tool.
 struct ToolLimits {
     tool: Option<Arc<CallLimit>>,
     source: Option<Arc<CallLimit>>,
     /// Whether its calls wait for calls of other tools. They hold no slot that those need.
     waits_for_parts: bool,
-    /// Built-in tools have none: they are this process, or reach a different host each time.
+    /// `None` for built-in tools: they run in this process, or reach a different host each time.
     health: Option<Mutex<Health>>,
 }
 
 impl Gate {
-    /// A gate for these tools. Whoever is behind a gate `before` it counts here, too, where the bound is
-    /// the same.
+    /// A gate for these tools. Calls in flight at the gate `before` it count here too, where the
+    /// limit is the same.
     pub fn new<'a>(
         tools: impl Iterator<Item = &'a ToolSpec>,
         concurrency: &Concurrency,
@@ -84,7 +85,7 @@ impl Gate {
             .iter()
             .map(|(name, max)| (name.clone(), CallLimit::of(*max as usize, known(name))))
             .collect();
-        let lane = |tool: &ToolSpec| {
+        let tool_limits = |tool: &ToolSpec| {
             let known = before.and_then(|gate| gate.tools.get(&tool.id)?.tool.as_ref());
             let bound = |max: &u32| CallLimit::of(*max as usize, known);
             let source = sources.get(tool.id.namespace());
@@ -97,45 +98,45 @@ impl Gate {
         };
         Gate {
             all: CallLimit::of(limits.calls_max, before.map(|gate| &gate.all)),
-            tools: tools.map(|tool| (tool.id.clone(), lane(tool))).collect(),
+            tools: tools.map(|tool| (tool.id.clone(), tool_limits(tool))).collect(),
             sources,
             since: Instant::now(),
             retry_percent_max: limits.retry_percent_max,
         }
     }
 
-    /// Waits until a call may leave. The error is why it must not, and is surely not in doubt.
+    /// Waits for a permit. On an error the call was not sent, so it is not in doubt.
     pub async fn enter(&self, tool: &ToolId, is_retry: bool) -> Result<Permit<'_>, ToolError> {
         if let Some(entered) = self.try_enter(tool, is_retry) {
             return entered;
         }
-        let lane = self.limits_of(tool)?;
-        // Before the queue, so that a source in trouble does not make everybody wait for a no; and
-        // behind it again, because it may have got into trouble meanwhile.
-        if let Some(health) = lane.health() {
+        let limits = self.limits_of(tool)?;
+        // Checked before the queue, so that calls of a failing source do not wait for a refusal;
+        // and again behind it, because the source may fail meanwhile.
+        if let Some(health) = limits.health() {
             let now = self.millis(Instant::now());
             health.check(now).map_err(|refusal| self.refuse(tool, refusal))?;
         }
         let slots = [
-            acquire(lane.tool.as_deref()).await,
-            acquire(lane.source.as_deref()).await,
-            acquire(self.all(lane)).await,
+            acquire(limits.tool.as_deref()).await,
+            acquire(limits.source.as_deref()).await,
+            acquire(self.all(limits)).await,
         ];
-        self.admit(tool, lane, slots, is_retry)
+        self.admit(tool, limits, slots, is_retry)
     }
 
-    /// The same for a call that need not wait; nothing when it has to.
+    /// A permit for a call that need not wait; `None` when it has to.
     pub fn try_enter(
         &self,
         tool: &ToolId,
         is_retry: bool,
     ) -> Option<Result<Permit<'_>, ToolError>> {
-        let lane = match self.limits_of(tool) {
-            Ok(lane) => lane,
+        let limits = match self.limits_of(tool) {
+            Ok(limits) => limits,
             Err(unknown) => return Some(Err(unknown)),
         };
-        let slots = self.free_slots(lane)?;
-        Some(self.admit(tool, lane, slots, is_retry))
+        let slots = self.free_slots(limits)?;
+        Some(self.admit(tool, limits, slots, is_retry))
     }
 
     fn limits_of(&self, tool: &ToolId) -> Result<&ToolLimits, ToolError> {
@@ -145,36 +146,40 @@ impl Gate {
         })
     }
 
-    /// Lets a call that has its slots leave, if the health of its tool allows that.
+    /// Permits a call that has its slots, if the health of its tool allows it.
     fn admit<'a>(
         &'a self,
         tool: &ToolId,
-        lane: &'a ToolLimits,
+        limits: &'a ToolLimits,
         slots: Slots<'a>,
         is_retry: bool,
     ) -> Result<Permit<'a>, ToolError> {
         let entered = Instant::now();
-        let is_probe = match lane.health() {
+        let is_probe = match limits.health() {
             None => false,
             Some(mut health) => health
                 .admit(self.millis(entered), is_retry)
                 .map_err(|refusal| self.refuse(tool, refusal))?,
         };
-        Ok(Permit { gate: self, lane, entered, is_probe, settled: false, _slots: slots })
+        Ok(Permit { gate: self, limits, entered, is_probe, settled: false, _slots: slots })
     }
 
-    /// Every slot that a call needs, when nobody waits for any of them.
-    fn free_slots<'a>(&'a self, lane: &'a ToolLimits) -> Option<Slots<'a>> {
+    /// All slots that a call needs, if they are free.
+    fn free_slots<'a>(&'a self, limits: &'a ToolLimits) -> Option<Slots<'a>> {
         let free = |bound: Option<&'a CallLimit>| match bound {
             None => Some(None),
             Some(bound) => bound.slots.try_acquire().ok().map(Some),
         };
-        Some([free(lane.tool.as_deref())?, free(lane.source.as_deref())?, free(self.all(lane))?])
+        Some([
+            free(limits.tool.as_deref())?,
+            free(limits.source.as_deref())?,
+            free(self.all(limits))?,
+        ])
     }
 
-    /// The slots of the process, for a call that takes one.
-    fn all(&self, lane: &ToolLimits) -> Option<&CallLimit> {
-        (!lane.waits_for_parts).then_some(&*self.all)
+    /// The limit of the process, for a call that counts against it.
+    fn all(&self, limits: &ToolLimits) -> Option<&CallLimit> {
+        (!limits.waits_for_parts).then_some(&*self.all)
     }
 
     fn millis(&self, at: Instant) -> u64 {
@@ -192,7 +197,9 @@ impl Gate {
                 ToolError::refused(Code::Limit, message)
             }
             GateRefusal::Open { retry_after_ms } => ToolError::Unreachable {
-                message: format!("`{tool}` did not answer many times in a row and is left alone"),
+                message: format!(
+                    "`{tool}` did not answer several times in a row; calls to it are paused"
+                ),
                 retry_after: Some(Duration::from_millis(retry_after_ms)),
             },
         }
@@ -201,50 +208,50 @@ impl Gate {
 
 impl ToolLimits {
     fn health(&self) -> Option<MutexGuard<'_, Health>> {
-        // Numbers that are changed one at a time: a panic leaves nothing half done.
+        // Each change is one number, so a panic leaves them consistent.
         Some(self.health.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 async fn acquire(bound: Option<&CallLimit>) -> Option<SemaphorePermit<'_>> {
-    Some(bound?.slots.acquire().await.expect("nobody closes a gate"))
+    Some(bound?.slots.acquire().await.expect("the semaphore is never closed"))
 }
 
-/// A call that may leave, with the slots that it holds until it is over.
+/// Permits one call, and holds its slots until the call is over.
 #[must_use]
 pub struct Permit<'a> {
     gate: &'a Gate,
-    lane: &'a ToolLimits,
+    limits: &'a ToolLimits,
     entered: Instant,
     is_probe: bool,
     settled: bool,
     _slots: Slots<'a>,
 }
 
-/// Of its tool, of its source, of the process.
+/// The slots of the tool, the source and the process.
 type Slots<'a> = [Option<SemaphorePermit<'a>>; 3];
 
 impl Permit<'_> {
-    /// Says how the call went, and hears how long it took.
+    /// Reports the outcome of the call, and returns how long it took.
     pub fn finish(mut self, answered: bool) -> Duration {
         let now = Instant::now();
-        self.tell(if answered { CallOutcome::Answered } else { CallOutcome::Absent }, now);
+        self.report(if answered { CallOutcome::Answered } else { CallOutcome::Absent }, now);
         now.duration_since(self.entered)
     }
 
-    fn tell(&mut self, sign: CallOutcome, now: Instant) {
+    fn report(&mut self, sign: CallOutcome, now: Instant) {
         self.settled = true;
-        if let Some(mut health) = self.lane.health() {
+        if let Some(mut health) = self.limits.health() {
             health.settle(self.gate.millis(now), self.is_probe, sign);
         }
     }
 }
 
 impl Drop for Permit<'_> {
-    /// A call that was given up has shown nothing; only the next one may be a probe again.
+    /// A dropped call says nothing about its tool; if it was the probe, the next call is the probe.
     fn drop(&mut self) {
         if !self.settled {
-            self.tell(CallOutcome::None, Instant::now());
+            self.report(CallOutcome::None, Instant::now());
         }
     }
 }
@@ -264,20 +271,19 @@ mod tests {
         Gate::new([spec].into_iter(), &concurrency, &limits, before)
     }
 
-    /// Calls that are under way when another configuration comes count against its bounds, unless
-    /// these are others.
+    /// Calls in flight count against the limits of a new configuration, where these are the same.
     #[tokio::test]
     async fn who_is_behind_the_gate_before_counts() {
         let id = ToolId::new("crm", "find");
         let spec = ToolSpec::new(id.clone(), "", Schema::any_object());
         for bounds in [[1, 9, 9], [9, 1, 9], [9, 9, 1]] {
             let old = gate(&spec, bounds, None);
-            let pass = old.enter(&id, false).await.unwrap();
+            let permit = old.enter(&id, false).await.unwrap();
             let new = gate(&spec, bounds, Some(&old));
             assert!(new.try_enter(&id, false).is_none(), "{bounds:?}");
             let wider = gate(&spec, bounds.map(|bound| bound + 1), Some(&new));
             assert!(wider.try_enter(&id, false).is_some(), "{bounds:?}");
-            pass.finish(true);
+            permit.finish(true);
             assert!(new.try_enter(&id, false).is_some(), "{bounds:?}");
         }
     }

@@ -1,9 +1,8 @@
-//! HTTP operations from the operator's configuration: one request, with holes that arguments fill.
+//! HTTP operations from the operator's configuration: one request, with placeholders for arguments.
 //!
-//! Where a request goes is the operator's word: scheme, host and port are written down and cannot
-//! come from arguments, and exactly that origin is opened, public or not. What arguments put into
-//! the address is percent-encoded and can be neither empty nor a dot segment, so that it stays the
-//! part of the path that it was meant for.
+//! The configuration fixes scheme, host and port; arguments cannot change them, and exactly that
+//! origin is open, public or not. Arguments in the URL are percent-encoded and can be neither empty
+//! nor a dot segment, so an argument stays within its part of the path.
 
 pub mod address;
 pub(crate) mod client;
@@ -29,7 +28,7 @@ use super::{Tool, ToolError, ToolRequest, ToolRunner};
 use address::AddressPolicy;
 use client::{HttpClient, HttpRequest, TIMEOUT_DEFAULT, percent_encode};
 
-/// What connections to an address are encrypted with, for whoever else sends something.
+/// The TLS configuration for connections to an address, for other HTTP clients of the program.
 pub fn tls_for(address: &str) -> rustls::ClientConfig {
     let is_encrypted = address.starts_with("https:");
     if is_encrypted { connect::trusting().clone() } else { connect::trusting_nobody().clone() }
@@ -44,31 +43,32 @@ pub const HTTP: &str = "http";
 pub struct HttpConfig {
     /// `GET` when empty.
     pub method: String,
-    /// The address; its scheme, host and port without holes.
+    /// The URL; scheme, host and port hold no placeholders.
     pub url: String,
-    /// Headers; one whose hole has no value is left out.
+    /// Headers; one whose placeholder has no value is left out.
     pub headers: BTreeMap<String, String>,
-    /// Added to the address; lists repeat, and what has no value is left out.
+    /// Query parameters; lists repeat, and those without a value are left out.
     pub query: BTreeMap<String, Value>,
-    /// Text is sent as it is, anything else as JSON.
+    /// Text is sent as it is, any other value as JSON.
     pub body: Option<Value>,
     /// JSON Schema of the arguments.
     pub input: Option<Value>,
     /// JSON Schema of the answer.
     pub output: Option<Value>,
-    /// It changes nothing; by default true for `GET` and `HEAD`.
+    /// Whether it changes nothing; by default true for `GET` and `HEAD`.
     pub read_only: Option<bool>,
-    /// It may destroy something; by default true for `DELETE`, `PUT` and `PATCH`.
+    /// Whether it may destroy something; by default true for `DELETE`, `PUT` and `PATCH`.
     pub destructive: Option<bool>,
-    /// Sending it twice changes nothing more; by default true for `PUT` and `DELETE`.
+    /// Whether sending it twice has the effect of sending it once; by default true for `PUT` and
+    /// `DELETE`.
     pub idempotent: Option<bool>,
-    /// What it does, for people and models.
+    /// The description for people and models.
     pub description: String,
     /// How long one call may take.
     pub timeout: Option<Duration>,
 }
 
-/// The tool of an operation, or what is wrong with its configuration.
+/// The tool of an operation, or why its configuration is wrong.
 pub fn tool(name: &str, config: &HttpConfig, limits: &Limits) -> Result<Tool, String> {
     let limits = Arc::new(limits.clone());
     let address = Address::parse(&config.url, &limits)?;
@@ -91,7 +91,7 @@ pub fn tool(name: &str, config: &HttpConfig, limits: &Limits) -> Result<Tool, St
 fn spec(name: &str, config: &HttpConfig, method: &str) -> ToolSpec {
     let reads = matches!(method, "GET" | "HEAD" | "OPTIONS");
     let read_only = config.read_only.unwrap_or(reads);
-    // Only a `POST` is known to add; what an unknown method does is unknown.
+    // Only `POST` is known to add. The effect of an unknown method is unknown.
     let destructive = config.destructive.unwrap_or(!reads && method != "POST");
     let idempotent = config.idempotent.unwrap_or(reads || matches!(method, "PUT" | "DELETE"));
     let input = config.input.clone().map(|json| Arc::new(Schema::new(json)));
@@ -165,7 +165,7 @@ impl Operation {
         Ok(HttpRequest { timeout: self.timeout, ..request })
     }
 
-    /// The values for these arguments, without those of which there is none.
+    /// Evaluates templates; those without a value are left out.
     fn filled(&self, of: &Templates, args: &Value) -> Result<Vec<(String, Value)>, ToolError> {
         let mut filled = Vec::with_capacity(of.len());
         for (name, template) in of {
@@ -179,9 +179,9 @@ impl Operation {
     }
 }
 
-/// The address of an operation.
+/// The URL of an operation.
 struct Address {
-    /// Scheme, host and port, which never change.
+    /// Scheme, host and port, which arguments cannot change.
     origin: Url,
     parts: Vec<Part>,
 }
@@ -219,7 +219,7 @@ impl Address {
         AddressPolicy::for_origin(self.origin.host_str().unwrap_or(""), port)
     }
 
-    /// The address for these arguments.
+    /// The URL for these arguments.
     fn fill(&self, args: &Value, limits: &Limits) -> Result<Url, ToolError> {
         let refuse = |what: String| ToolError::refused(Code::InputSchema, what);
         let mut text = String::new();
@@ -234,31 +234,33 @@ impl Address {
         }
         let path = text.split(['?', '#']).next().unwrap_or("");
         if path.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(refuse("an argument would turn the address elsewhere (`..`)".to_owned()));
+            return Err(refuse(
+                "an argument would change the path of the address (`..`)".to_owned(),
+            ));
         }
         let url = Url::parse(&text).map_err(|error| refuse(format!("the address: {error}")))?;
-        // Cannot happen, and must not.
+        // Cannot happen; checked because it would be a security hole.
         if url.origin() != self.origin.origin() {
-            return Err(refuse("an argument would turn the address to another host".to_owned()));
+            return Err(refuse("an argument would change the host of the address".to_owned()));
         }
         Ok(url)
     }
 }
 
-/// What a hole in the address is filled with.
+/// The text for a placeholder in the URL.
 fn filling(value: &Value) -> Result<String, String> {
     match value {
         Value::Null | Value::Array(_) | Value::Object(_) => {
-            Err(format!("the address wants text or a number and gets {}", value.kind()))
+            Err(format!("the address needs text or a number, not {}", value.kind()))
         }
         Value::String(text) if text.is_empty() => {
-            Err("the address wants a value and gets an empty text".to_owned())
+            Err("the address needs a value, not an empty text".to_owned())
         }
         scalar => Ok(scalar.to_string()),
     }
 }
 
-/// Scheme, host and port at the beginning of an address, complete before the first hole.
+/// Scheme, host and port at the start of a URL, complete before the first placeholder.
 fn origin(head: &str, has_holes: bool) -> Result<Url, String> {
     let (scheme, rest) = head.split_once("://").ok_or_else(origin_wanted)?;
     let end = rest.find(['/', '?', '#']);
@@ -277,14 +279,14 @@ fn origin(head: &str, has_holes: bool) -> Result<Url, String> {
 }
 
 fn origin_wanted() -> String {
-    "`url` begins with `http://` or `https://` and a host, without any `{{ }}` in them".to_owned()
+    "`url` must begin with `http://` or `https://` and a host, without `{{ }}` in them".to_owned()
 }
 
 fn unfilled(error: EvalError) -> ToolError {
     ToolError::refused(error.code, error.message)
 }
 
-/// Adds an object to the query of an address; lists repeat, `null` is left out.
+/// Adds an object to the query of a URL; lists repeat, `null` is left out.
 pub(in crate::tools) fn pairs(query: &Value, url: &mut Url) -> Result<(), String> {
     let Some(members) = query.as_object() else {
         return Err("`query` is not an object".to_owned());
@@ -299,7 +301,7 @@ pub(in crate::tools) fn pairs(query: &Value, url: &mut Url) -> Result<(), String
             one => flat.push((name, one.to_string())),
         }
     }
-    // Asking for the editor already leaves a `?` behind.
+    // `query_pairs_mut` alone would already add a `?`.
     if !flat.is_empty() {
         url.query_pairs_mut().extend_pairs(flat);
     }

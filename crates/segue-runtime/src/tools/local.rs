@@ -1,8 +1,8 @@
-//! Tools that are code of the program which embeds Segue.
+//! Tools written in the Rust code of the program that embeds Segue.
 //!
-//! A tool is called with a context: the tools that it declared, under their own rules, and a
-//! directory of its own. Both end with the call. What the code may call, and what asks a person, is
-//! decided by the core, from what is declared here ([`segue_core::composed`]).
+//! Each call gets a context: the declared tools, under their own rules, and a temporary directory.
+//! Both end with the call. The core decides from the declaration which tools the code may call and
+//! which calls ask first ([`segue_core::code_tools`]).
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::{CallChannel, Tool, ToolError, ToolRequest, ToolRunner};
 
-/// A tool in Rust. Everything but a name, a description, parameters and the work is optional.
+/// A tool in Rust. Only name, description, parameters and `execute` are required.
 ///
 /// ```
 /// use async_trait::async_trait;
@@ -53,13 +53,13 @@ use super::{CallChannel, Tool, ToolError, ToolRequest, ToolRunner};
 /// ```
 #[async_trait]
 pub trait LocalTool: Send + Sync {
-    /// What it is called: `name`, which becomes `local:name`, or `namespace:name`.
+    /// The name: `name`, which becomes `local:name`, or `namespace:name`.
     fn name(&self) -> &str;
 
-    /// What it does, for people and models.
+    /// The description for people and models.
     fn description(&self) -> &str;
 
-    /// JSON Schema of its arguments, which fit it when [`LocalTool::execute`] gets them.
+    /// JSON Schema of the arguments. [`LocalTool::execute`] gets only arguments that fit it.
     fn parameters(&self) -> Value;
 
     /// JSON Schema of its value.
@@ -67,18 +67,18 @@ pub trait LocalTool: Send + Sync {
         None
     }
 
-    /// Whether it changes nothing. Then none of the tools that it calls may change anything.
+    /// Whether the tool changes nothing. Then none of the tools that it calls may change anything.
     fn read_only(&self) -> bool {
         false
     }
 
-    /// What it does to the world. Where it says nothing, that is what the tools do that it calls;
-    /// without any, the worst is assumed, and each call asks.
+    /// The effects of the tool. A missing annotation is derived from the tools that it calls. A
+    /// tool that calls none is assumed to be destructive, and each call asks.
     fn annotations(&self) -> Annotations {
         Annotations { read_only: self.read_only().then_some(true), ..Annotations::default() }
     }
 
-    /// How its work is taken back.
+    /// How the tool is rolled back.
     fn rollback(&self) -> DeclaredRollback {
         DeclaredRollback::Unknown
     }
@@ -88,19 +88,19 @@ pub trait LocalTool: Send + Sync {
         Vec::new()
     }
 
-    /// Whether one yes covers the call and those of its tools. Otherwise each of them asks that
-    /// would ask by itself. This is about asking: what was done before a failure stays, unless
-    /// [`LocalTool::rollback`] or the code takes it back.
+    /// Whether one approval covers the call and the calls of its parts. Otherwise each part asks
+    /// where it would ask by itself. This concerns only questions: work done before a failure
+    /// stays, unless [`LocalTool::rollback`] or the code itself rolls it back.
     fn atomic(&self) -> bool {
         false
     }
 
-    /// With which arguments a person is asked first, beside what follows from its effect.
+    /// Which arguments require a confirmation, in addition to those that the effect requires.
     fn requires_confirmation(&self) -> Option<ConfirmWhen> {
         None
     }
 
-    /// Does the work. Dropping the future ends it.
+    /// Does the work. Dropping the future aborts it.
     async fn execute(&self, args: Value, context: &ToolContext) -> Result<Value, ToolError>;
 }
 
@@ -142,59 +142,59 @@ impl ToolRunner for LocalRunner {
     }
 }
 
-/// What a call of a [`LocalTool`] has to work with. It ends with the call.
+/// The context of one call of a [`LocalTool`]. It ends with the call.
 #[derive(Debug)]
 pub struct ToolContext {
-    /// The run that asks.
+    /// The run that makes the call.
     pub run_id: Arc<str>,
-    /// The step that asks.
+    /// The step that makes the call.
     pub step: Arc<str>,
-    /// Counts from one.
+    /// The attempt, from 1.
     pub attempt: u32,
-    /// The same for every attempt of the same work, never for any other.
+    /// Idempotency key: equal for all attempts of the same work, and unique to it.
     pub key: Arc<str>,
     registry: ScopedRegistry,
     temporary: OnceLock<Temporary>,
 }
 
 impl ToolContext {
-    /// The tools that it declared.
+    /// The declared tools.
     pub fn registry(&self) -> &ScopedRegistry {
         &self.registry
     }
 
-    /// A directory for this call alone. It is made when it is first asked for, and removed with
-    /// everything in it when the call is over.
+    /// A directory for this call alone. The first use creates it; the end of the call removes it
+    /// with its content.
     pub fn temporary_directory(&self) -> Result<&Path, ToolError> {
         if let Some(made) = self.temporary.get() {
             return Ok(&made.0);
         }
         let made = Temporary::new().map_err(|error| {
-            ToolError::failed(format!("no temporary directory could be made: {error}"))
+            ToolError::failed(format!("cannot create a temporary directory: {error}"))
         })?;
         Ok(&self.temporary.get_or_init(|| made).0)
     }
 }
 
-/// The tools that a [`LocalTool`] declared, for the duration of one call of it.
+/// The tools that a [`LocalTool`] declared, for the duration of one call.
 #[derive(Clone, Debug)]
 pub struct ScopedRegistry(Option<CallChannel>);
 
 impl ScopedRegistry {
     /// Calls a tool once, under the rules of every call: arguments and value must fit its schemas,
-    /// it waits for its turn, and a person is asked first where that is not covered already. What is
-    /// not declared is refused, and so is everything when the call is over that this was given to.
+    /// the call waits at the gate, and it asks first unless an approval covers it. Undeclared tools
+    /// are refused, and so is every call after the outer call has ended.
     pub async fn execute(&self, name: &str, args: Value) -> Result<Value, ToolError> {
         match &self.0 {
             Some(asker) => asker.call(name, args).await,
             None => {
-                Err(ToolError::refused(Code::ToolNotAllowed, "nothing can be called from here"))
+                Err(ToolError::refused(Code::ToolNotAllowed, "this tool declares no tools to call"))
             }
         }
     }
 }
 
-/// A directory that goes away with this.
+/// A directory that is removed on drop.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
@@ -210,7 +210,7 @@ impl Temporary {
 }
 
 impl Drop for Temporary {
-    /// Here and nowhere else: a call ends when its future is dropped.
+    /// In `Drop`, because a call ends when its future is dropped.
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }

@@ -1,7 +1,7 @@
 //! Tools: one trait to call them, one registry to find them, one module per kind of source.
 //!
-//! A runner calls, once, and says how it went. It never retries, waits for its turn or decides
-//! anything: that is the core's. Dropping a call's future ends the call, child processes included.
+//! A runner makes one call and returns its outcome. It never retries, queues or decides: the core
+//! does. Dropping a call's future aborts the call, child processes included.
 
 pub mod builtin;
 pub(crate) mod call_channel;
@@ -38,56 +38,56 @@ pub struct ToolRequest {
     pub tool: ToolId,
     /// Its arguments, already checked against its schema.
     pub args: Value,
-    /// The run that asks.
+    /// The run that makes the call.
     pub run_id: Arc<str>,
-    /// The step that asks: its id, with the iterations around it.
+    /// The path of the step: its id, with the iterations around it.
     pub step: Arc<str>,
-    /// Counts from one.
+    /// The attempt, from 1.
     pub attempt: u32,
-    /// The same for every attempt of the same work, never for any other.
+    /// Idempotency key: equal for all attempts of the same work, and unique to it.
     pub key: Arc<str>,
-    /// What it is for.
+    /// What the call is for.
     pub purpose: Purpose,
-    /// Whose run it is; one of nobody is the operator's.
+    /// The owner of the run; a run without one belongs to the operator.
     pub owner: Option<Arc<str>>,
-    /// Where it stands in a trace, for whoever is called.
+    /// The trace context that is passed on to the server.
     pub traceparent: Option<Arc<str>>,
-    /// What it may overwrite.
+    /// What the call may overwrite.
     pub overwrites: Overwrites,
-    /// How it reaches a person, or tools that it declared, if it may have to.
+    /// Asks people and calls declared tools; present when the runner may need it.
     pub asker: Option<CallChannel>,
-    /// What finds it, when it was made before and only its answer is wanted. Only runners that said
-    /// so of a call are asked to find one.
+    /// The handle of a call that was made before, when only its answer is wanted. Only a runner
+    /// that sent a handle gets one back.
     pub follows: Option<Value>,
 }
 
-/// Whether a call is of a fallback: its key says which.
+/// Whether the call is of a fallback, by its key.
 pub(crate) fn is_fallback(call: &ToolRequest) -> bool {
     call.key.rsplit_once('/').is_some_and(|(_, last)| last.contains('~'))
 }
 
-/// Why a call has no value. The variants are the decisions that follow from it.
+/// Why a call has no value. Each variant leads to another decision.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ToolError {
-    /// The tool was asked and said no; nothing is in doubt.
+    /// The tool refused or failed; the outcome is not in doubt.
     #[error("{message}")]
     Refused {
         /// `tool-error`, `input-schema`, `limit`, …
         code: Code,
-        /// The tool's own words.
+        /// The tool's error message.
         message: String,
-        /// Whether trying again may help.
+        /// Whether a retry may help.
         retryable: bool,
     },
-    /// The tool was surely not reached.
+    /// The call never reached the tool.
     #[error("{message}")]
     Unreachable {
         /// What went wrong.
         message: String,
-        /// How long its source asked to be left alone.
+        /// How long the source asks clients to wait.
         retry_after: Option<Duration>,
     },
-    /// The call was sent and no answer came: nobody knows whether the tool did its work.
+    /// The call was sent and no answer came: it is unknown whether the tool did its work.
     #[error("{message}")]
     NoAnswer {
         /// What went wrong.
@@ -96,12 +96,12 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    /// The tool's own failure; trying again may help.
+    /// A failure of the tool; a retry may help.
     pub fn failed(message: impl Into<String>) -> ToolError {
         ToolError::Refused { code: Code::ToolError, message: message.into(), retryable: true }
     }
 
-    /// A failure that no retry mends.
+    /// A failure that no retry cures.
     pub fn refused(code: Code, message: impl Into<String>) -> ToolError {
         ToolError::Refused { code, message: message.into(), retryable: false }
     }
@@ -140,24 +140,24 @@ impl From<Failure> for ToolError {
     }
 }
 
-/// Something that can call tools.
+/// Calls a tool.
 #[async_trait]
 pub trait ToolRunner: Send + Sync {
     /// Calls the tool once.
     async fn call(&self, call: ToolRequest) -> Result<Value, ToolError>;
 
-    /// Whether a call may have to ask for something on its way: a person, or another tool.
+    /// Whether a call may ask a person, or call another tool.
     fn may_ask(&self) -> bool {
         false
     }
 }
 
-/// A tool and what calls it.
+/// A tool and its runner.
 #[derive(Clone)]
 pub struct Tool {
-    /// What is known of it.
+    /// The tool's definition.
     pub spec: Arc<ToolSpec>,
-    /// What calls it.
+    /// Calls the tool.
     pub runner: Arc<dyn ToolRunner>,
 }
 
@@ -180,13 +180,13 @@ impl Registry {
         self.tools.get(id)
     }
 
-    /// The same tools, each as `change` makes it.
+    /// Applies `change` to every tool.
     #[must_use]
     pub fn map(self, mut change: impl FnMut(Tool) -> Tool) -> Registry {
         Registry { tools: self.tools.into_iter().map(|(id, tool)| (id, change(tool))).collect() }
     }
 
-    /// Makes known what earlier calls have shown.
+    /// Adds what earlier calls have shown about the tools.
     pub fn observe(&mut self, observed: &BTreeMap<ToolId, ObservedStats>) {
         for (id, tool) in &mut self.tools {
             if let Some(observed) = observed.get(id) {
@@ -195,7 +195,7 @@ impl Registry {
         }
     }
 
-    /// What is known of every tool. Of code that declares what it calls, that is not looked up yet.
+    /// The definitions of all tools. The calls of code tools are not resolved yet.
     pub fn specs(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
         self.tools.values().map(|tool| &tool.spec)
     }

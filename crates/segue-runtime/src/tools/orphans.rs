@@ -1,24 +1,24 @@
-//! Processes that outlived the Segue that had started them.
+//! Ends processes that outlived the Segue process that started them.
 //!
-//! A command carries the key of its call in its environment, and what it starts inherits it. So what
-//! is left of a call can be found by its key, and nothing has to be written down beforehand. Whoever
-//! goes on with a run ends what is left of calls that were never answered, before anybody asks
-//! whether they did their work: else one of them might do it after the answer.
+//! A command has the key of its call in its environment, and its children inherit it. The remaining
+//! processes of a call can therefore be found by its key. Before a resumed run asks whether an
+//! unanswered call did its work, it ends the call's remaining processes: otherwise one of them
+//! might do the work after the question was answered.
 //!
-//! A process may clear its environment, or write over it. So those that are started here are also
-//! written down, where whoever comes later finds them (`ledger`).
+//! A process may clear or overwrite its environment. Every process started here is therefore also
+//! listed in a file (`ledger`).
 //!
-//! The same is done for a call that is given up, by its time or by its caller: the group of its command
-//! is ended at once, and what has left that group is found by the key.
+//! A call that times out or is dropped is handled the same way: its process group is killed at
+//! once, and processes that have left the group are found by the key.
 //!
-//! An MCP server works on many calls, so it carries who started it instead, and the pipe that it writes
-//! to. One whose Segue has ended is nobody's, and is ended by the next Segue that begins, and with what is
-//! left of calls. What it has sent away into a session of its own is left alone; the server itself may be
-//! in one (`setsid`), and is known by the pipe.
+//! An MCP server handles many calls, so its environment names its owner and its output pipe
+//! instead. When the owner has ended, the next Segue process that starts, or that cleans up a call,
+//! ends the server. Processes that the server moved into a session of their own are left alone. A
+//! server that itself runs in its own session (`setsid`) is recognised by the pipe.
 //!
-//! The system gives up a dead owner's lock when its last process has begun its command, so nothing
-//! starts behind a run that somebody else could take. Only where there is `/proc`; elsewhere nothing
-//! is found.
+//! The kernel releases a dead owner's lock only after its last child has executed its command, so
+//! no process starts after another Segue has taken the run. This works only where `/proc` exists;
+//! elsewhere nothing is found.
 
 use std::collections::BTreeSet;
 use std::io::PipeReader;
@@ -31,65 +31,65 @@ use tokio::sync::Mutex;
 pub use abandoned::settle;
 pub(super) use abandoned::{AbandonedCall, is_free};
 
-/// The variable that holds a call's key.
+/// The environment variable with a call's key.
 pub(super) const KEY: &str = "SEGUE_KEY";
 
-/// The variable that says whose server a process is.
+/// The environment variable that names a server's owner.
 pub(super) const OWNER: &str = "SEGUE_OWNER";
 
-/// What a server of this process carries that writes to this pipe, where the system can say it.
+/// The owner value for a server that writes to this pipe, if the system provides it.
 pub(super) fn owner_of(output: &PipeReader) -> Option<String> {
     system::owner_of(output)
 }
 
-/// Writes down that a process was started, for a call or as a server.
+/// Records a process that was started, for a call or as a server.
 pub(super) fn note(process: Option<u32>, key: Option<&str>) {
     if let Some(number) = process {
         system::note(number, key);
     }
 }
 
-/// The folder in which it is written down what was started, if there can be one.
+/// The folder of the ledgers, if there can be one.
 pub fn started_folder() -> Option<PathBuf> {
     system::folder()
 }
 
-/// Ends servers whose Segue has ended.
+/// Ends servers whose owner has ended.
 pub fn end_left_servers() {
     system::end_left_servers();
 }
 
-/// Finds and ends what is left of calls.
+/// Finds and ends the remaining processes of calls.
 #[derive(Default)]
 pub(crate) struct Orphans {
     seen: Mutex<Option<Seen>>,
 }
 
-/// What processes carried at one time.
+/// The result of one scan of the processes.
 struct Seen {
     begun: Instant,
     left: LeftProcesses,
 }
 
-/// What may be left of those who have ended.
+/// Processes that may remain of owners that have ended.
 #[derive(Default)]
 struct LeftProcesses {
-    /// The keys of calls.
+    /// The keys of their calls.
     keys: BTreeSet<String>,
-    /// Whether there are servers that nobody has any more.
+    /// Whether servers without an owner remain.
     has_servers: bool,
 }
 
 impl Orphans {
-    /// Ends every process that carries one of these keys, and every server whose Segue has ended. They
-    /// belong to nobody any more: whoever asks has the run.
+    /// Ends every process with one of these keys, and every server whose owner has ended. The
+    /// caller holds the lease of the run, so no other owner uses these processes.
     pub(crate) async fn end(&self, keys: Vec<Arc<str>>) {
         if keys.is_empty() {
             return;
         }
         let asked = Instant::now();
         let mut seen = self.seen.lock().await;
-        // Looking takes a while; many who ask at once share one look, begun after they asked.
+        // A scan takes a while; concurrent callers share one that began after they asked.
         if seen.as_ref().is_none_or(|seen| seen.begun < asked) {
             let begun = Instant::now();
             let left = tokio::task::spawn_blocking(system::left).await.unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Secrets of the configuration: whatever a tool says, they are taken out before anybody sees it.
+//! Redacts configured secrets from everything that a tool answers.
 //!
-//! A tool gets its secrets from its configuration, not from a composition, so nothing of a run needs
-//! them. They are looked for where a tool's answer enters Segue, in the forms in which they travel,
-//! and so reach no journal, no log, no error and no other tool.
+//! A tool gets its secrets from its configuration, not from a composition, so no run needs them.
+//! They are redacted where an answer enters Segue, in every encoding in which they travel. They
+//! therefore reach no journal, no log, no error and no other tool.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use segue_core::value::Value;
 
 use super::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// What stands in a secret's place.
+/// Replaces a secret.
 const REDACTED: &str = "«secret»";
 
-/// Shorter values are words and numbers that stand everywhere, not secrets.
+/// Shorter values are common words and numbers, not secrets.
 pub const SECRET_BYTES_MIN: usize = 8;
 
-/// Values that nobody may see.
+/// Secret values.
 #[derive(Clone, Default)]
 pub struct Secrets {
     values: Arc<[String]>,
@@ -27,7 +27,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// These values, in every form in which they may come back.
+    /// Finds these values in every encoding in which they may come back.
     pub fn new(values: impl IntoIterator<Item = String>) -> Secrets {
         let values: Arc<[String]> =
             values.into_iter().filter(|value| value.len() >= SECRET_BYTES_MIN).collect();
@@ -35,19 +35,19 @@ impl Secrets {
         Secrets { values, finder }
     }
 
-    /// These and others.
+    /// These secrets and more values.
     pub(crate) fn and(&self, others: Vec<String>) -> Secrets {
         Secrets::new(self.values.iter().cloned().chain(others))
     }
 
-    /// These and those.
+    /// These secrets and others.
     pub(crate) fn with(&self, others: &Secrets) -> Secrets {
         let more = others.values.iter().filter(|value| !self.values.contains(value));
         let more: Vec<String> = more.cloned().collect();
         if more.is_empty() { self.clone() } else { self.and(more) }
     }
 
-    /// What a tool answered, without them.
+    /// Redacts a tool's outcome.
     pub(crate) fn redact_outcome(
         &self,
         outcome: Result<Value, ToolError>,
@@ -67,12 +67,12 @@ impl Secrets {
         }
     }
 
-    /// The text without them.
+    /// Redacts a text.
     pub fn redact(&self, text: &str) -> String {
         self.finder.replace(text, REDACTED).unwrap_or_else(|| text.to_owned())
     }
 
-    /// The value without them.
+    /// Redacts a value.
     pub(crate) fn redact_value(&self, value: Value) -> Value {
         if self.finder.is_empty() {
             return value;
@@ -80,7 +80,7 @@ impl Secrets {
         value.map_texts(&|text| self.finder.replace(text, REDACTED)).unwrap_or(value)
     }
 
-    /// Those of them that stand in a value, in whatever form.
+    /// The secrets that a value contains, in any encoding.
     pub(crate) fn found_in(&self, value: &Value) -> Vec<String> {
         let found = RefCell::new(Vec::new());
         if !self.finder.is_empty() {
@@ -96,7 +96,7 @@ impl Secrets {
         found.take()
     }
 
-    /// The values without them.
+    /// Redacts several values.
     pub(crate) fn redact_all(&self, values: Vec<Value>) -> Vec<Value> {
         if self.finder.is_empty() {
             return values;
@@ -104,7 +104,7 @@ impl Secrets {
         values.into_iter().map(|value| self.redact_value(value)).collect()
     }
 
-    /// The tool, whose answers and questions tell nothing.
+    /// Wraps a tool: its answers and questions are redacted.
     #[must_use]
     pub fn wrap(&self, tool: Tool) -> Tool {
         if self.finder.is_empty() {
@@ -142,7 +142,7 @@ impl ToolRunner for Redacting {
 mod tests {
     use super::*;
 
-    /// D2: in whatever form a secret comes back, it is taken out; what has none is left alone.
+    /// D2: a secret is redacted in every encoding; a value without one is unchanged.
     #[test]
     fn no_form_of_a_secret_gets_through() {
         let secrets = Secrets::new(["s3cr3t/\"token\"+1".to_owned(), "short".to_owned()]);

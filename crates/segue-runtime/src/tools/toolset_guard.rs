@@ -1,7 +1,7 @@
-//! A toolset, at each call: what it does not have is refused, whoever asks.
+//! Enforces a toolset at each call: a call of an excluded tool is refused.
 //!
-//! Compositions are held to a toolset when they are planned. A run that was planned without it, and a
-//! tool that is called by itself, meet it here.
+//! The planner holds compositions to the toolset. This guard covers runs that were planned without
+//! it, and tools that are called directly.
 
 use std::sync::Arc;
 
@@ -13,10 +13,11 @@ use segue_core::value::Value;
 
 use super::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// The tool, which refuses calls when it is not in the toolset.
+/// Returns the tool, with a guard if the toolset excludes it.
 pub(crate) fn wrap(tool: Tool, toolset: &Toolset) -> Tool {
-    // Where compositions come whole, a call alone does not say whose it is. What calls it was held to
-    // the toolset when it was planned, also what a run makes as it goes.
+    // Where the toolset admits whole compositions, a single call does not show whether it belongs
+    // to one. The planner has held its caller to the toolset, also for compositions that a step
+    // makes.
     if toolset.allows_inner_tools() {
         return tool;
     }
@@ -34,7 +35,7 @@ struct ExcludedTool {
 #[async_trait]
 impl ToolRunner for ExcludedTool {
     async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
-        // What was done is taken back, whatever else is allowed.
+        // A rollback is always allowed.
         if call.purpose == Purpose::Rollback {
             return self.inner.call(call).await;
         }

@@ -1,4 +1,4 @@
-//! Where HTTP tools may go, and where not: D7, hostile input 21.
+//! Which addresses HTTP tools may connect to: D7, hostile input 21.
 
 use segue_core::diagnostic::Code;
 use segue_runtime::tools::http::address::{AddressPolicy, is_public};
@@ -37,7 +37,7 @@ async fn a_redirect_opens_nothing() {
     assert!(request.contains("accept: a/b"), "{request}");
 }
 
-/// D7, hostile input 21: nothing that is not public is reached, however it is spelled.
+/// D7, hostile input 21: no spelling of an address reaches one that is not public.
 #[tokio::test]
 async fn no_spelling_reaches_an_address_that_is_not_public() {
     let server = serve(|_| Reply::json(200, "{}")).await;
@@ -240,7 +240,7 @@ fn rules_open_what_they_say_and_no_more() {
     }
 }
 
-/// A rule that cannot be read opens nothing and closes everything.
+/// A rule that does not parse stops the HTTP tools.
 #[tokio::test]
 async fn a_wrong_rule_stops_the_tools() {
     let bench = Bench::with(|config| config.http_allow = vec!["http://x".to_owned()]);

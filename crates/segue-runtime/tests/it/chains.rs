@@ -1,4 +1,4 @@
-//! Chains that a program makes as it goes.
+//! Chains that a program makes while it runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use segue_runtime::engine::Engine;
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// Answers with what the chain planned while it runs.
+/// Returns the tools that the chain planned, while it runs.
 struct Echo;
 
 #[async_trait]
@@ -56,7 +56,7 @@ async fn planned_chains_are_known_by_id_and_name() {
     assert!(chains.next_planned_tools("nothing").is_empty());
 }
 
-/// S1-42, S1-43, S1-44, S1-71, S1-72: one call, and the caller's own state is left alone.
+/// S1-42, S1-43, S1-44, S1-71, S1-72: one call, and the caller's own state is unchanged.
 #[tokio::test]
 async fn steps_run_as_a_chain() {
     let chains = engine().chains(Value::empty_object());
@@ -81,7 +81,7 @@ async fn steps_run_as_a_chain() {
     assert!(chains.active_chains().is_empty(), "a chain that is over is not active");
 }
 
-/// S1-58, S1-64, S1-95: a failure says which step it was and why; recovered ones do not count.
+/// S1-58, S1-64, S1-95: a failure names its step and its cause; recovered ones do not count.
 #[tokio::test]
 async fn a_chain_that_fails_says_where_and_why() {
     let chains = engine().chains(Value::empty_object());
@@ -114,7 +114,7 @@ async fn a_tool_that_recovers_is_tried_again() {
     assert_eq!(state.get("step_0_retry_count"), Some(&Value::from(2)));
 }
 
-/// S1-92: what cannot run is said before anything is called.
+/// S1-92: steps that cannot run are reported before anything is called.
 #[tokio::test]
 async fn steps_that_are_no_chain_are_refused() {
     let chains = engine().chains(Value::empty_object());

@@ -77,7 +77,7 @@ async fn tags_must_all_be_there() {
     assert_eq!(newest["checkpoints"][0]["summary"], "x two");
 }
 
-/// The first search on a fresh machine has something to say, and says where it is from.
+/// The first search on a fresh machine finds a result, which names its source.
 #[tokio::test]
 async fn without_a_match_the_manual_answers() {
     let bench = Bench::new();
@@ -110,7 +110,7 @@ async fn without_a_match_the_manual_answers() {
     assert!(both["count"].as_u64() > Some(1));
 }
 
-/// S0-56: saving is undone by deleting, deleting by putting back the same checkpoint.
+/// S0-56: deleting rolls back saving; restoring the same checkpoint rolls back deleting.
 #[tokio::test]
 async fn checkpoints_are_taken_back_and_put_back() {
     let bench = Bench::new();
@@ -139,15 +139,15 @@ async fn checkpoints_are_taken_back_and_put_back() {
     assert_eq!(nothing["restored"], false);
 }
 
-/// What a tool answers a run of somebody.
+/// Calls a tool in a run of this owner.
 async fn as_owner(bench: &Bench, owner: Option<&str>, name: &str, args: Json) -> Json {
     let tool = bench.tool(name);
     let call = ToolRequest { owner: owner.map(Into::into), ..call_of(tool, args) };
     serde_json::to_value(tool.runner.call(call).await.unwrap()).unwrap()
 }
 
-/// D3: checkpoints are their principal's: those of others look absent, whatever is asked of them; and
-/// nobody takes an id away from somebody else by restoring one of it.
+/// D3: checkpoints belong to their principal: those of others look absent in every request, and
+/// restoring one cannot take over the id of another principal's.
 #[tokio::test]
 async fn checkpoints_are_their_principal_s() {
     let bench = Bench::new();
@@ -180,7 +180,7 @@ async fn checkpoints_are_their_principal_s() {
     }
 }
 
-/// Checkpoints from before they had owners are the operator's.
+/// Checkpoints from before owners existed belong to the operator.
 #[tokio::test]
 async fn checkpoints_from_before_are_the_operator_s() {
     let dir = TempDir::new().unwrap();
@@ -201,7 +201,7 @@ async fn checkpoints_from_before_are_the_operator_s() {
     assert_eq!(listed(Some("ada")).await["checkpoints"], json!([]));
 }
 
-/// A query is words: nothing in it is a command to the index or to SQL.
+/// A query is a list of words: no part of it is an operator of the index or SQL.
 #[tokio::test]
 async fn hostile_queries_find_words_or_nothing() {
     let bench = Bench::new();
@@ -263,7 +263,7 @@ async fn a_damaged_or_missing_store_is_said_to_be_so() {
     fs::write(dir.path().join("data/checkpoints.db"), "this is not a database, at all".repeat(100))
         .unwrap();
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
-    assert!(message.contains("checkpoints.db") && message.contains("no database"), "{message}");
+    assert!(message.contains("checkpoints.db") && message.contains("not a database"), "{message}");
     let bench = Bench::with(|config| {
         config.checkpoints = CheckpointLocation::File("/proc/none/x.db".into())
     });
@@ -271,7 +271,7 @@ async fn a_damaged_or_missing_store_is_said_to_be_so() {
     assert!(message.contains("cannot be opened"), "{message}");
 }
 
-/// A store that another process holds is a failure that may be tried again, and then works.
+/// A store that another process holds is a retryable failure, and a retry works.
 #[tokio::test]
 async fn a_locked_store_may_be_tried_again() {
     let dir = TempDir::new().unwrap();

@@ -72,7 +72,7 @@ async fn stdout_is_json_or_text() {
     assert!(refusal(binary).1.contains("UTF-8"));
 }
 
-/// Hostile input 11: a value becomes exactly one argument, whatever is in it.
+/// Hostile input 11: a value becomes exactly one argument, whatever it contains.
 #[tokio::test]
 async fn a_template_is_one_argument() {
     let tool = command(json!(["printf", "[%s]", "--", "a={{ args.a }}", "{{ args.b }}", 7, true]));
@@ -138,7 +138,7 @@ async fn failures_say_what_the_command_said() {
     }
 }
 
-/// D2: a command sees what its configuration gives it, and nothing else of our environment.
+/// D2: a command sees the environment of its configuration, and nothing else of ours.
 #[tokio::test]
 async fn the_environment_is_clean() {
     let env = BTreeMap::from([("TOKEN".to_owned(), "t0ken".to_owned())]);
@@ -183,7 +183,7 @@ async fn a_program_beside_its_directory_is_found() {
     assert_eq!(call(&tool, json!({})).await.unwrap(), json!("found"));
 }
 
-/// Hostile input 2: endless output ends the command and is a failure.
+/// Hostile input 2: endless output kills the command and is a failure.
 #[tokio::test]
 async fn too_much_output_ends_the_command() {
     let limits = Limits { value_bytes_max: 100_000, ..Limits::default() };
@@ -199,7 +199,7 @@ fn is_gone(group: Pid) -> bool {
     test_kill_process_group(group).is_err()
 }
 
-/// Waits for something that another process does.
+/// Waits for an action of another process.
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done() {
@@ -213,10 +213,10 @@ fn pid_in(path: &Path) -> Option<Pid> {
     text.ends_with('\n').then(|| Pid::from_raw(text.trim().parse().unwrap()).unwrap())
 }
 
-/// A script that starts children of its own and says who it is.
+/// A script that starts children and prints its process id.
 const FAMILY: &str = "sleep 1000 & (sleep 1000 & sleep 1000) & echo $$ > \"$1\"; ";
 
-/// R2: a dropped call leaves no process behind, whatever it had started.
+/// R2: a dropped call leaves no process behind, children included.
 #[tokio::test]
 async fn dropping_a_call_ends_the_whole_family() {
     let dir = TempDir::new().unwrap();
@@ -234,7 +234,7 @@ async fn dropping_a_call_ends_the_whole_family() {
     assert!(!Path::new(&format!("/proc/{}", group.as_raw_nonzero())).exists(), "no zombie either");
 }
 
-/// R2: so does one that ends by itself; its background processes do not hold the call.
+/// R2: neither does a command that exits; its background processes do not block the call.
 #[tokio::test]
 async fn what_a_command_leaves_in_the_background_is_ended() {
     let dir = TempDir::new().unwrap();
@@ -247,7 +247,7 @@ async fn what_a_command_leaves_in_the_background_is_ended() {
     until("the group is gone", || is_gone(group)).await;
 }
 
-/// A script that sends a child away into a session of its own, and says who that is.
+/// A script that moves a child into its own session, and prints the child's process id.
 const AWAY: &str = "setsid sh -c 'echo $$ > \"$1\"; exec sleep 1000' sh \"$1\" & wait; sleep 1000";
 
 fn is_over(process: Pid) -> bool {
@@ -255,7 +255,7 @@ fn is_over(process: Pid) -> bool {
     !stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().starts_with(" Z"))
 }
 
-/// D6: a call that is given up takes with it what has left its group, by its time and when it is dropped.
+/// D6: a call that times out or is dropped also ends processes that have left its group.
 #[tokio::test]
 #[cfg(target_os = "linux")]
 async fn what_left_the_group_ends_with_a_call_that_is_given_up() {

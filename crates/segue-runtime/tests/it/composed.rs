@@ -1,4 +1,4 @@
-//! Tools of code that call other tools: what they reach, what asks a person, what ends with a call.
+//! Code tools: which tools they may call, which calls ask a person, and what ends with a call.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 
 use crate::stores::sqlite;
 
-/// Answers every question alike, and remembers them.
+/// Gives every question the same answer, and records the questions.
 pub(crate) struct Person {
     says: bool,
     asked: Mutex<Vec<QuestionKind>>,
@@ -55,7 +55,7 @@ impl Confirmer for Person {
     }
 }
 
-/// Counts its calls; may destroy something.
+/// Counts its calls; is declared destructive.
 #[derive(Clone, Default)]
 struct Part {
     name: &'static str,
@@ -147,7 +147,7 @@ fn parts() -> Vec<Part> {
     PARTS.iter().map(|name| Part { name, ..Part::default() }).collect()
 }
 
-/// Calls all six parts, one after the other, each with what the one before has given.
+/// Calls all six parts in turn, each with the value of the one before.
 fn all_six(atomic: bool) -> Whole {
     let work = |_, registry: ScopedRegistry| async move {
         let mut n = Value::object([("n", Value::from(1))]);
@@ -202,9 +202,9 @@ fn total(parts: &[Part]) -> usize {
     parts.iter().map(Part::called).sum()
 }
 
-/// S3-01, S3-05, S3-06, S3-12, S3-17, S3-18, S3-20, S3-21, S3-22, S3-24, S3-31: an atomic tool of six
-/// asks once, the same one without `atomic` six times, and after a no nothing is called. In a run,
-/// and called by itself.
+/// S3-01, S3-05, S3-06, S3-12, S3-17, S3-18, S3-20, S3-21, S3-22, S3-24, S3-31: an atomic tool of
+/// six parts asks once, the same one without `atomic` six times, and after a denial nothing is
+/// called. Both in a run and as a direct call.
 #[tokio::test]
 async fn one_question_for_six_parts_or_six() {
     for (atomic, questions) in [(true, 1), (false, 6)] {
@@ -226,7 +226,7 @@ async fn one_question_for_six_parts_or_six() {
     }
 }
 
-/// S3-26: consent that was given beforehand is explicit, and nobody is asked.
+/// S3-26: consent given beforehand is explicit, and no person is asked.
 #[tokio::test]
 async fn consent_beforehand_covers_everything() {
     let parts = parts();
@@ -240,8 +240,8 @@ async fn consent_beforehand_covers_everything() {
     assert_eq!(total(&parts), 12);
 }
 
-/// S3-18, S3-19: what was allowed ends with the call. A part asks again when it is called directly,
-/// and a registry that was kept calls nothing.
+/// S3-18, S3-19: an approval ends with its call. A part asks again when it is called directly, and
+/// a registry that was kept calls nothing.
 #[tokio::test]
 async fn a_grant_ends_with_its_call() {
     let (kept, parts) = (Arc::new(Mutex::new(None)), parts());
@@ -262,8 +262,8 @@ async fn a_grant_ends_with_its_call() {
     assert_eq!((yes.count(), parts[0].called()), (2, 2));
 }
 
-/// S3-13, S3-16, S3-23, S3-27, S3-34: a part that is refused gives its reason to the code, and what
-/// comes behind it does not run.
+/// S3-13, S3-16, S3-23, S3-27, S3-34: a refused part returns its reason to the code, and the parts
+/// behind it do not run.
 #[tokio::test]
 async fn what_is_not_declared_is_refused() {
     let parts = parts();
@@ -291,8 +291,8 @@ async fn what_is_not_declared_is_refused() {
     assert_eq!(total(&parts), 0);
 }
 
-/// S3-07, S3-08, S3-09, S3-10, S3-11, S3-32, S3-37: everything but name, description, parameters and work is optional, and
-/// arguments decide about asking.
+/// S3-07, S3-08, S3-09, S3-10, S3-11, S3-32, S3-37: everything but name, description, parameters
+/// and work is optional, and arguments decide whether a call asks.
 #[tokio::test]
 async fn arguments_decide_whether_it_asks() {
     let asks = ConfirmWhen::new(|args| args.get("amount").and_then(Value::as_u64) > Some(100));
@@ -309,7 +309,7 @@ async fn arguments_decide_whether_it_asks() {
     }
 }
 
-/// S3-36: the question shows the tool, its arguments, its parts and what each of them does.
+/// S3-36: the question shows the tool, its arguments, its parts and the effect of each.
 #[tokio::test]
 async fn the_question_names_everything() {
     let parts = parts();
@@ -324,8 +324,8 @@ async fn the_question_names_everything() {
     assert!(parts.iter().all(|part| part.asks && !part.can_roll_back));
 }
 
-/// S3-25, S3-28: reading tools of writing parts, circles, and too many inside each other are refused
-/// when the engine is built, each with its reason, and what is sound is loaded.
+/// S3-25, S3-28: reading tools with writing parts, cycles and excessive nesting are refused when
+/// the engine is built, each with its reason; sound tools are loaded.
 #[tokio::test]
 async fn unsound_compositions_of_code_are_not_loaded() {
     let idle = |_, _| async { Ok(Value::Null) };
@@ -358,7 +358,7 @@ async fn unsound_compositions_of_code_are_not_loaded() {
     assert!(engine.tool("sound").is_ok() && engine.tool("a").is_err());
 }
 
-/// S3-14, S3-15, S3-33: a directory of its own, which is gone when the call is over, however it ends.
+/// S3-14, S3-15, S3-33: a temporary directory is removed when the call ends, however it ends.
 #[tokio::test(start_paused = true)]
 async fn a_temporary_directory_ends_with_its_call() {
     struct Scratch {
@@ -415,7 +415,7 @@ async fn parts_do_not_wait_for_the_call_that_waits_for_them() {
     assert!(view.success && total(&parts) == 12, "{:?}", view.errors);
 }
 
-/// SX-05: a toolset that has the whole and not its part keeps the part from being called.
+/// SX-05: a toolset with the whole and without its part refuses the part.
 #[tokio::test]
 async fn parts_are_held_to_the_toolset() {
     let parts = parts();
@@ -428,7 +428,7 @@ async fn parts_are_held_to_the_toolset() {
     assert_eq!(total(&parts), 3, "what comes before it");
 }
 
-/// What a part has changed is not repeated with the whole, whatever the step asks for.
+/// A change by a part is not repeated with the whole, even if the step wants retries.
 #[tokio::test(start_paused = true)]
 async fn a_failure_after_a_change_is_not_retried() {
     let parts = parts();
@@ -443,7 +443,7 @@ async fn a_failure_after_a_change_is_not_retried() {
     assert!(!view.errors[0].retryable);
 }
 
-/// A part that is still under way when the code gives up leaves the whole in doubt.
+/// A part still in flight when the code fails leaves the whole in doubt.
 #[tokio::test]
 async fn a_part_that_was_left_alone_is_in_doubt() {
     let begun = Arc::new(Notify::new());
@@ -466,8 +466,8 @@ async fn a_part_that_was_left_alone_is_in_doubt() {
     assert!(matches!(outcome, Err(ToolError::NoAnswer { .. })), "{outcome:?}");
 }
 
-/// SX-06, S3-12, S3-17, S3-20, S3-21, S3-31: one question for an atomic document of six calls, six
-/// without, none of the calls after a no: in every dialect.
+/// SX-06, S3-12, S3-17, S3-20, S3-21, S3-31: in every dialect, an atomic document of six calls asks
+/// once, another one six times, and after a denial none of the calls is made.
 #[tokio::test]
 async fn every_dialect_asks_alike() {
     let listed = |line: &dyn Fn(&str) -> String| PARTS.map(line).concat();
@@ -511,8 +511,8 @@ async fn an_atomic_document_is_asked_about_as_a_whole() {
     assert_eq!(calls.len(), 7, "the tool and what its code calls: {calls:?}");
 }
 
-/// An atomic composition inside another one is asked about once, when it is entered; its yes covers
-/// its own calls and no others.
+/// An atomic composition inside another one asks once, when it is entered; the approval covers its
+/// own calls and no others.
 #[tokio::test]
 async fn an_atomic_composition_inside_asks_once() {
     let parts = parts();
@@ -537,8 +537,7 @@ async fn an_atomic_composition_inside_asks_once() {
     assert_eq!((view.status, total(&parts)), (RunStatus::Denied, 3));
 }
 
-/// Code may call compositions, under the same rules: they ask for their calls where nothing covers
-/// them.
+/// Code may call compositions, under the same rules: their calls ask where no approval covers them.
 #[tokio::test]
 async fn code_calls_compositions() {
     let inner = "name: inner\ninput: { type: object, required: [n], properties: { n: { type: integer } } \
@@ -560,8 +559,8 @@ async fn code_calls_compositions() {
     }
 }
 
-/// A run that waits for its one answer goes on in another process, with the same tools; arguments
-/// that could not be kept as code ask in any case.
+/// A run that waits for its one answer resumes in another process, with the same tools; a condition
+/// that is code cannot be stored, so such calls ask in any case.
 #[tokio::test]
 async fn the_one_question_survives_a_restart() {
     let directory = tempfile::TempDir::new().unwrap();
@@ -622,8 +621,9 @@ async fn wrappers_retry_limit_and_replace() {
     assert_eq!(refusal(&impatient).0, Code::Timeout);
 }
 
-/// S3-01, S3-06, S3-29, S3-30, S3-35: `atomic_edit` reads, checks and edits under one yes that names
-/// both tools; what it wrote is taken back with the run; a file that changed meanwhile is left alone.
+/// S3-01, S3-06, S3-29, S3-30, S3-35: `atomic_edit` reads, checks and edits with one approval that
+/// names both tools; the run's rollback restores the file; a file that changed meanwhile is not
+/// touched.
 #[tokio::test]
 async fn atomic_edit_is_a_composed_tool() {
     let directory = tempfile::TempDir::new().unwrap();

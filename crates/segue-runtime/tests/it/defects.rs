@@ -1,5 +1,5 @@
-//! Defects that earlier implementations of these documents had, each with the test that would find
-//! it here.
+//! Defects of earlier implementations of these documents, each with the test that would find it
+//! here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -23,10 +23,10 @@ use tokio::time::Instant;
 
 use crate::support::{Json, json};
 
-/// What a tool answers, call by call.
+/// A tool's answers, call by call.
 type Answers = VecDeque<Result<Json, &'static str>>;
 
-/// Tools that answer as they are told, else with what they are given, and remember every call.
+/// Tools with scripted answers, which otherwise return their arguments and record every call.
 #[derive(Clone, Default)]
 struct Stage {
     answers: Arc<Mutex<BTreeMap<String, Answers>>>,
@@ -47,7 +47,7 @@ impl ToolRunner for Stage {
     }
 }
 
-/// Nothing is known of `risky`, so its calls ask first; the others only read.
+/// The effect of `risky` is unknown, so its calls ask first; the others only read.
 const TOOLS: &[&str] = &["one", "two", "three", "risky"];
 
 fn spec(id: &str) -> ToolSpec {
@@ -59,7 +59,7 @@ fn spec(id: &str) -> ToolSpec {
 }
 
 impl Stage {
-    /// What a tool answers, call by call.
+    /// Scripts a tool's answers, call by call.
     fn answering(
         self,
         tool: &str,
@@ -93,7 +93,7 @@ impl Stage {
         self.calls.lock().unwrap().iter().map(|(name, ..)| name.clone()).collect()
     }
 
-    /// What the tools were called with, in order.
+    /// The arguments of the calls, in order.
     fn given(&self) -> Vec<Json> {
         self.calls.lock().unwrap().iter().map(|(_, args, _)| args.clone()).collect()
     }
@@ -317,7 +317,7 @@ fn a_missing_toolset_panicking() {
     assert_eq!(export(Some(&toolset), None, &limits).unwrap_err().code(), Code::NilAdapter);
 }
 
-/// A toolset of tools with these ids, each with what a host may have no place for.
+/// A toolset of tools with these ids, each with features that a host may not support.
 fn toolset(ids: &[&str]) -> Toolset {
     let input = json!({"type": "object", "title": "T", "properties": {
         "a": {"type": "string", "pattern": "^x", "format": "email"}, "b": {"not": {"type": "null"}}}});

@@ -132,7 +132,7 @@ steps:
     assert_eq!(view.results["wrong"], Value::from(0));
 }
 
-/// E10, S3-28: compositions that call each other in a circle are refused when they are loaded.
+/// E10, S3-28: compositions that call each other in a cycle are refused when they are loaded.
 #[test]
 fn circles_of_compositions_are_refused() {
     let source = |name: &str, calls: &str| {
@@ -155,7 +155,7 @@ fn circles_of_compositions_are_refused() {
     assert_eq!(codes[..2], ["duplicate-id", "recursion"]);
 }
 
-/// A panic of a tool is that call's failure and nobody else's.
+/// A panic in a tool fails that call alone.
 #[tokio::test]
 async fn a_panicking_tool_fails_alone() {
     struct Panics;
@@ -184,7 +184,7 @@ steps:
     assert!(!view.errors[0].message.contains("cheese"));
 }
 
-/// Cancelling reaches calls that are under way and starts nothing new.
+/// Cancelling reaches calls in flight and starts nothing new.
 #[tokio::test(start_paused = true)]
 async fn cancelling_ends_what_runs() {
     struct Counts(Arc<AtomicU32>);
@@ -220,7 +220,7 @@ async fn cancelling_ends_what_runs() {
     assert_eq!(view.steps[1].status, StepStatus::Skipped);
 }
 
-/// SX-05: other compositions are held to the toolset that the first ones were held to.
+/// SX-05: reloaded compositions are limited to the same toolset as the first ones.
 #[test]
 fn a_toolset_stays_when_compositions_change() {
     let only_echo = Filter::Custom(Predicate::new(|tool| tool.id.name() == "echo"));

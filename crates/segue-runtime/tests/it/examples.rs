@@ -23,14 +23,14 @@ async fn an_engine_runs_a_composition() {
 
 #[tokio::test]
 async fn own_tools_ask_an_own_confirmer() {
-    let house = own_tools::House::default();
-    let (view, sent) = own_tools::send(&["ada@here", "bob@here"], &house).await.unwrap();
+    let policy = own_tools::MailPolicy::default();
+    let (view, sent) = own_tools::send(&["ada@here", "bob@here"], &policy).await.unwrap();
     assert_eq!((view.status, sent.len()), (RunStatus::Success, 3));
-    let asked = house.asked.lock().unwrap().clone();
+    let asked = policy.asked.lock().unwrap().clone();
     let expected = [("local:send_all".to_owned(), 1), ("local:send".to_owned(), 0)];
     assert_eq!(asked, expected);
-    let house = own_tools::House::default();
-    let (view, sent) = own_tools::send(&["ada@here", "eve@elsewhere"], &house).await.unwrap();
+    let policy = own_tools::MailPolicy::default();
+    let (view, sent) = own_tools::send(&["ada@here", "eve@elsewhere"], &policy).await.unwrap();
     assert_eq!((view.status, sent.len()), (RunStatus::Denied, 0));
 }
 

@@ -16,7 +16,7 @@ use segue_core::value::Value;
 
 use crate::support::{Bench, Json, json};
 
-/// Undoes what a tool did, as its declaration says.
+/// Rolls back a tool's change, as its declaration says.
 async fn undo(bench: &Bench, name: &str, output: &Json) {
     let DeclaredRollback::Call { tool, parameters } = &bench.tool(name).spec.rollback else {
         panic!("{name} has no rollback");
@@ -95,7 +95,7 @@ async fn a_replaced_file_keeps_its_rights() {
     assert_eq!(fs::metadata(&script).unwrap().permissions().mode() & 0o777, 0o750);
 }
 
-/// S0-56: each change is taken back by the rollback that its tool declares.
+/// S0-56: the declared rollback of each tool restores its change.
 #[tokio::test]
 async fn every_change_can_be_taken_back() {
     let bench = Bench::new();
@@ -116,7 +116,7 @@ async fn every_change_can_be_taken_back() {
     }
 }
 
-/// S3-29: read, edit, check and write are one call; nothing is written unless all holds.
+/// S3-29: read, edit, check and write are one call; nothing is written unless every check holds.
 #[tokio::test]
 async fn atomic_edit_writes_all_or_nothing() {
     let bench = Bench::new();
@@ -362,7 +362,7 @@ async fn no_path_leads_out_of_the_root() {
     );
 }
 
-/// Links that stay inside may be read through, and are never written through.
+/// Links that stay inside the root are read through, and never written through.
 #[tokio::test]
 async fn links_inside_the_root_are_read_and_not_written() {
     let bench = Bench::new();
@@ -380,7 +380,7 @@ async fn links_inside_the_root_are_read_and_not_written() {
     }
 }
 
-/// Hostile input 20: a write never changes a file through another name that it has.
+/// Hostile input 20: a write never changes a file through another hard link.
 #[tokio::test]
 async fn hard_links_elsewhere_keep_their_text() {
     let bench = Bench::new();
@@ -391,7 +391,7 @@ async fn hard_links_elsewhere_keep_their_text() {
     assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
 }
 
-/// D6 under a race: a directory is swapped with a link that leads outside, as fast as it goes.
+/// D6 under a race: a directory is swapped with a link to the outside, as fast as possible.
 #[tokio::test]
 async fn a_swapped_link_never_leads_outside() {
     let bench = Bench::new();

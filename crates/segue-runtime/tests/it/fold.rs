@@ -1,4 +1,4 @@
-//! `context_fold`: properties of what stays.
+//! `context_fold`: properties of the result.
 
 use std::time::{Duration, Instant};
 
@@ -75,7 +75,7 @@ async fn a_length_is_a_length() {
     }
 }
 
-/// Without a model `abstractive` is extractive, says so, and is never a failure.
+/// Without a model `abstractive` is extractive, says so, and never fails.
 #[tokio::test]
 async fn without_a_model_an_abstract_is_an_extract() {
     let bench = Bench::new();
@@ -106,7 +106,7 @@ async fn several_texts_fold_into_one() {
     assert!(text.contains("Alpha is first.") && text.contains("Beta follows"), "{text}");
 }
 
-/// A megabyte takes its time, not a multiple of it; the shapes are the expensive ones.
+/// The time grows linearly with the text; these shapes are the expensive ones.
 #[tokio::test]
 async fn large_texts_cost_what_they_are_worth() {
     let bench = Bench::new();

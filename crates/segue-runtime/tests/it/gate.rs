@@ -21,12 +21,12 @@ use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// What has happened at the tools.
+/// What the tools have observed.
 #[derive(Default)]
 struct Seen {
-    /// Under way now, by tool, by source and in all.
+    /// In flight now, by tool, by source and in total.
     now: BTreeMap<String, usize>,
-    /// The most that were ever under way.
+    /// The highest numbers in flight.
     peak: BTreeMap<String, usize>,
     /// Steps in the order of their calls.
     order: Vec<String>,
@@ -38,11 +38,11 @@ impl Seen {
     }
 }
 
-/// Takes as long as its argument `ms` says, and counts.
+/// Takes as long as its argument `ms` says, and counts calls in flight.
 #[derive(Clone, Default)]
 struct Busy(Arc<Mutex<Seen>>);
 
-/// Counts down whatever way a call ends.
+/// Counts down however a call ends.
 struct UnderWay(Busy, ToolId);
 
 impl Drop for UnderWay {
@@ -75,7 +75,7 @@ impl ToolRunner for Busy {
     }
 }
 
-/// Never there; counts how often it was asked.
+/// Never reachable; counts the attempts.
 #[derive(Clone, Default)]
 struct Gone(Arc<Mutex<u32>>);
 
@@ -120,7 +120,7 @@ fn at_most(tool: &str, max: u32) -> Concurrency {
     Concurrency { tools: [(ToolId::from(tool), max)].into(), sources: BTreeMap::new() }
 }
 
-/// A loop over milliseconds that calls every tool once per item, all at once.
+/// A loop over milliseconds that calls every tool once per item, all concurrently.
 const WAVE: &str = "
 name: wave
 max_concurrency: 64
@@ -142,7 +142,7 @@ fn waits(waits: &[u64]) -> Value {
     Value::object([("waits", Value::from(waits))])
 }
 
-/// Runs that go on at the same time, some of them cancelled, and then one more that is not.
+/// Concurrent runs, some of them cancelled, and then one more that is not.
 async fn storm(tool_max: u32, source_max: u32, all_max: usize, runs: Vec<(Vec<u64>, Option<u64>)>) {
     let busy = Busy::default();
     let tools = ["near:a", "near:b", "far:c"].map(|id| tool(id, READS, busy.clone()));
@@ -188,8 +188,8 @@ async fn storm(tool_max: u32, source_max: u32, all_max: usize, runs: Vec<(Vec<u6
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// E9: whatever runs at the same time, no limit is exceeded, and nothing stays held when runs
-    /// are cancelled while their calls wait or are under way.
+    /// E9: concurrent runs exceed no limit, and cancelled runs hold no slot, whether their calls
+    /// wait or are in flight.
     #[test]
     fn limits_hold_across_runs(
         tool_max in 1..5_u32,
@@ -209,7 +209,8 @@ proptest! {
     }
 }
 
-/// A timeout counts from when a call leaves: the last of ten waits nine times as long, and is fine.
+/// A timeout counts from when a call is sent: the last of ten waits nine times as long, and
+/// succeeds.
 #[tokio::test(start_paused = true)]
 async fn queueing_does_not_count_against_a_timeout() {
     let busy = Busy::default();
@@ -231,8 +232,7 @@ steps:
     assert!(view.success, "{:?}", view.errors);
 }
 
-/// A call that is cancelled while it waits was surely not made; one that had left and may write is
-/// awaited.
+/// A call cancelled while it waits was not made; one that was sent and may write is awaited.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_sent_is_not_in_doubt() {
     let busy = Busy::default();
@@ -287,8 +287,8 @@ steps:
       steps: [ { id: x, tool: 'far:gone', retry_count: 4 } ]
 ";
 
-/// C5: retries of a tool stay within its budget, whoever asks for them; what is refused was not
-/// sent and says why.
+/// C5: retries of a tool stay within its budget, across runs; a refused retry was not sent and says
+/// why.
 #[tokio::test(start_paused = true)]
 async fn retries_stay_within_the_budget() {
     let gone = Gone::default();
@@ -311,8 +311,8 @@ async fn retries_stay_within_the_budget() {
     assert!(!refused[0].in_doubt);
 }
 
-/// C5: a source that does not answer is left alone, asked again by one call at a time, and back as
-/// soon as it answers.
+/// C5: calls to a source that does not answer are paused; one call at a time probes it, and it is
+/// back as soon as it answers.
 #[tokio::test(start_paused = true)]
 async fn a_source_that_is_gone_is_left_alone() {
     let gone = Gone::default();
@@ -328,7 +328,7 @@ async fn a_source_that_is_gone_is_left_alone() {
     }
     assert_eq!(*gone.0.lock().unwrap(), 20);
     let view = run(&engine, one).await;
-    assert!(view.errors[0].message.contains("left alone"), "{:?}", view.errors);
+    assert!(view.errors[0].message.contains("are paused"), "{:?}", view.errors);
     tokio::time::advance(Duration::from_millis(5_001)).await;
     for _ in 0..10 {
         run(&engine, one).await;

@@ -1,4 +1,5 @@
-//! The HTTP tools over real sockets: hostile input 3, and what a failure leads to.
+//! The HTTP tools over real sockets: hostile input 3, and the decision that follows from each
+//! failure.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -83,7 +84,7 @@ async fn a_body_is_what_its_type_says() {
     }
 }
 
-/// What a status means for the next attempt.
+/// What each status means for the next attempt.
 #[tokio::test]
 async fn a_failure_leads_to_the_right_decision() {
     let server = serve(|request| {
@@ -134,7 +135,7 @@ async fn a_failure_leads_to_the_right_decision() {
     }
 }
 
-/// Not reached is known; sent and not answered is in doubt, unless nothing could have changed.
+/// A request that was not sent is certain; one without an answer is in doubt, unless it only reads.
 #[tokio::test]
 async fn lost_answers_are_told_from_lost_requests() {
     let server = serve(|request| match request.split(' ').nth(1).unwrap() {
@@ -169,7 +170,7 @@ async fn lost_answers_are_told_from_lost_requests() {
     assert!(matches!(unknown, Err(ToolError::Unreachable { .. })), "{unknown:?}");
 }
 
-/// Hostile input 3: an answer is counted while it comes, whatever its length says.
+/// Hostile input 3: an answer is counted while it arrives, whatever its declared length.
 #[tokio::test]
 async fn a_large_answer_is_cut_off() {
     let server = serve(|request| {
@@ -216,7 +217,7 @@ async fn redirects_are_followed_within_reason() {
         assert_eq!(last.ends_with("text"), then.starts_with("POST"), "{last}");
     }
     assert!(refusal(post("/loop").await).1.contains("more than 5 times"));
-    assert!(refusal(post("/nowhere").await).1.contains("no address"));
+    assert!(refusal(post("/nowhere").await).1.contains("invalid address"));
     assert_eq!(refusal(post("/file").await).0, Code::PolicyViolation);
 }
 
@@ -251,7 +252,7 @@ fn operation(config: &HttpConfig) -> Tool {
     tool("op", config, &Limits::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The operator's own host needs no further permission; its values stay in their places.
+/// The configured host needs no further permission; arguments stay in their placeholders.
 #[tokio::test]
 async fn an_operation_fills_its_request() {
     let server = serve(|_| Reply::json(200, r#"["done"]"#)).await;
@@ -285,7 +286,7 @@ async fn an_operation_fills_its_request() {
     assert!(tool.spec.is_repeatable() && tool.spec.needs_confirmation());
 }
 
-/// Whoever is called goes on in the trace, unless the operator says otherwise.
+/// The request carries the trace context, unless the operator overrides it.
 #[tokio::test]
 async fn an_operation_carries_the_trace_on() {
     let server = serve(|_| Reply::json(200, "1")).await;
@@ -356,7 +357,7 @@ async fn an_operation_gives_json_or_text_and_opens_only_its_own_host() {
     assert!(of("").spec.is_repeatable() && !of("").spec.needs_confirmation());
 }
 
-/// D2: what an operation cannot do says who was asked, not with which secrets.
+/// D2: the message of a failed operation names the host, and no secret.
 #[tokio::test]
 async fn messages_hold_no_secrets() {
     let server = serve(|_| Reply::new(403, "", "no")).await;

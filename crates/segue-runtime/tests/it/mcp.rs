@@ -1,4 +1,4 @@
-//! MCP servers that do not behave: a scripted one, over pipes. Each behaviour has its outcome.
+//! MCP servers that misbehave: a scripted one, over pipes. Each behaviour has its outcome.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,7 @@ fn server_with(behaviour: &str, limits: &Limits, file: Option<PathBuf>) -> Arc<U
     Arc::new(UpstreamServer::new(config, limits, None))
 }
 
-/// A server of which is kept what was seen.
+/// A server whose definitions are recorded.
 fn recorded_in(folder: &Path, behaviour: &str) -> Arc<UpstreamServer> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/mcp/hostile.py");
     let reach = ServerTransport::Stdio(StdioConfig {
@@ -89,17 +89,17 @@ async fn call_t(
     tool.runner.call(call(args)).await
 }
 
-/// What is expected.
+/// The expected outcome.
 enum Outcome {
-    /// The server cannot be used, for a reason that has these words.
+    /// The server cannot be used, for a reason that contains this text.
     Absent(&'static str),
     /// Its tool returns this.
     Value(&'static str),
-    /// Its tool says no: the code, words of the message, whether trying again may help.
+    /// Its tool refuses: the code, a part of the message, whether a retry may help.
     Refused(Code, &'static str, bool),
-    /// Nobody knows what became of the call.
+    /// The outcome of the call is unknown.
     Silent(&'static str),
-    /// Its tool works, and this is said of the list.
+    /// Its tool works, and the listing has this note.
     Noted(&'static str),
 }
 
@@ -125,8 +125,8 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     ("init_error", Absent("not today")),
     ("init_of_wrong_type", Absent("no handshake")),
     // Listing
-    ("cursor_loop", Noted("circle")),
-    ("endless_cursors", Noted("does not end")),
+    ("cursor_loop", Noted("repeats a cursor")),
+    ("endless_cursors", Noted("is too long")),
     ("huge_list", Noted("more than 10000 tools")),
     ("list_of_wrong_type", Absent("cannot be read")),
     ("list_of_wrong_items", Noted("has no name")),
@@ -135,7 +135,7 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     ("homoglyph", Noted("is not letters")),
     ("twins", Noted("look alike")),
     ("colon_in_name", Noted("is not letters")),
-    ("bad_schema", Noted("is no schema")),
+    ("bad_schema", Noted("not a schema")),
     ("deep_schema", Noted("a tool")),
     ("list_too_large", Absent("over the limit")),
     // Answering
@@ -226,7 +226,7 @@ async fn every_misbehaviour_has_its_outcome() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), BEHAVIOURS.len(), wrong.join("\n"));
 }
 
-/// Gives the same answer to every question, and remembers what was asked.
+/// Gives the same answer to every question, and records the questions.
 pub(crate) struct Helpful {
     data: Value,
     asked: Mutex<Vec<String>>,
@@ -252,8 +252,8 @@ impl Confirmer for Helpful {
     }
 }
 
-/// What a server wants to know from a person is asked, naming the server, in both eras; what does
-/// not fit, or nobody gives, is declined.
+/// A server's question to a person is asked, naming the server, in both eras; without an answer
+/// that fits, it is declined.
 #[tokio::test]
 async fn a_server_asks_a_person_in_the_middle_of_a_call() {
     for behaviour in ["asks_and_goes_on", "asks_by_answering"] {
@@ -303,7 +303,7 @@ async fn a_server_that_never_speaks_is_given_up() {
         let server = server_with(behaviour, &limits, None);
         let unusable = server.listing().await.unwrap_err();
         assert!(unusable.why.contains("within 1000 ms"), "{}", unusable.why);
-        // It is left alone for a moment, and whoever asks is told at once.
+        // Restarts are paused, and callers meanwhile fail at once.
         let again = server.listing().await.unwrap_err();
         assert!(again.retry_after.is_some());
         server.close().await;
@@ -323,7 +323,7 @@ async fn a_program_that_is_not_there_is_named() {
     );
 }
 
-/// Killing a server in the middle of a call: the call is in doubt, the next one starts it again.
+/// Killing a server during a call: the call is in doubt, the next one restarts the server.
 #[tokio::test]
 async fn a_server_that_died_is_started_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -400,7 +400,8 @@ async fn a_server_sees_little_of_our_environment_and_the_key_of_a_call() {
     server.close().await;
 }
 
-/// S2-66: order of keys and digits of numbers arrive as they are, both ways, through a tool of a server.
+/// S2-66: the order of keys and the digits of numbers survive both ways, through a tool of a
+/// server.
 #[tokio::test]
 async fn arguments_and_values_are_exact() {
     let server = server("exact");
@@ -412,7 +413,7 @@ async fn arguments_and_values_are_exact() {
     server.close().await;
 }
 
-/// A server that neither closes nor listens is ended, and its descendants with it.
+/// A server that ignores its stdin and SIGTERM is killed, and its descendants with it.
 #[tokio::test]
 async fn a_server_that_ignores_its_end_is_ended() {
     let server = server("ignores_end");
@@ -422,7 +423,7 @@ async fn a_server_that_ignores_its_end_is_ended() {
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }
 
-/// `check --offline` knows what was listed before.
+/// `check --offline` uses the definitions that were listed before.
 #[tokio::test]
 async fn what_was_seen_is_recorded() {
     let folder = tempfile::tempdir().unwrap();
@@ -445,8 +446,8 @@ async fn what_was_seen_is_recorded() {
     assert!(UpstreamServer::new(other, &limits(), Some(folder.path())).recorded().is_none());
 }
 
-/// A server that only repeats the version that it is asked for is of the era that it was greeted in, at
-/// every start.
+/// A server that only repeats the requested version stays in the era of its handshake, at every
+/// start.
 #[tokio::test]
 async fn a_server_stays_in_its_era() {
     let folder = tempfile::tempdir().unwrap();
@@ -459,7 +460,7 @@ async fn a_server_stays_in_its_era() {
     }
 }
 
-/// A server that ends when its first message is not `initialize` is greeted with that.
+/// A server that exits when its first message is not `initialize` gets `initialize`.
 #[tokio::test]
 async fn a_server_that_ends_when_asked_for_its_era_is_greeted() {
     let server = server("ends_at_discover");
@@ -468,7 +469,7 @@ async fn a_server_that_ends_when_asked_for_its_era_is_greeted() {
     server.close().await;
 }
 
-/// A server in this process whose only tool answers when 64 calls of it are under way.
+/// A server in this process whose only tool answers once 64 calls are in flight.
 #[derive(Clone)]
 struct Patient(Arc<tokio::sync::Barrier>);
 
@@ -498,9 +499,9 @@ impl rmcp::ServerHandler for Patient {
     }
 }
 
-/// Calls on one connection do not wait for each other: none is answered before the last one has come.
-/// A server of this process is one like any other: it is opened when it is needed, and again after it
-/// was closed.
+/// Calls on one connection do not wait for each other: none is answered before the last one has
+/// arrived. A server in this process works like any other: it is opened at its first use, and again
+/// after it was closed.
 #[tokio::test]
 async fn calls_at_once_are_all_under_way() {
     let open = || {

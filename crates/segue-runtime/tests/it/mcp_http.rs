@@ -1,5 +1,4 @@
-//! Calls of MCP servers over HTTP: answers, streams, sessions and questions of a server that does as
-//! it is told.
+//! Calls of MCP servers over HTTP: answers, streams, sessions and questions of a scripted server.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,11 +24,11 @@ use crate::mcp::{Helpful, call};
 enum Way {
     Json,
     Events,
-    /// In the modern era, with what its headers say.
+    /// In the modern era, with the content of its headers.
     Modern,
-    /// When so many calls are there.
+    /// Once so many calls are there.
     Together,
-    /// The first session is over when the first call comes.
+    /// The first session expires when the first call arrives.
     Expired,
     /// The stream ends after its first event, which has an id; the answer is in the next stream.
     Resumed,
@@ -43,7 +42,7 @@ enum Way {
     Unwilling,
 }
 
-/// Calls at once.
+/// Concurrent calls.
 const TOGETHER: usize = 64;
 
 struct Site {
@@ -52,10 +51,10 @@ struct Site {
     calls: AtomicUsize,
     connections: AtomicUsize,
     together: Barrier,
-    /// What a person said.
+    /// The person's answer.
     said: Notify,
     cancelled: Notify,
-    /// The id of the call whose stream has ended early.
+    /// The id of the call whose stream ended early.
     cut: Mutex<Json>,
 }
 
@@ -315,7 +314,7 @@ async fn an_answer_may_be_a_message_or_events() {
     }
 }
 
-/// In the modern era headers say which tool is called, and what of its arguments is marked so.
+/// In the modern era headers name the tool and the arguments that its schema marks.
 #[tokio::test]
 async fn headers_say_what_is_called() {
     let opened = open(Way::Modern).await;
@@ -334,7 +333,7 @@ async fn headers_say_what_is_called() {
     }
 }
 
-/// No call is answered before the last one has come: none of them waits for another one.
+/// No call is answered before the last one has arrived: none of them waits for another.
 #[tokio::test]
 async fn calls_at_once_are_all_under_way() {
     let opened = open(Way::Together).await;
@@ -351,7 +350,7 @@ async fn a_session_that_is_over_is_begun_again() {
         assert_eq!(opened.call(json!({ "n": n })).await.unwrap(), format!("{{\"n\":{n}}}"));
     }
     assert_eq!(opened.site.sessions.load(Ordering::SeqCst), 2);
-    // Two were not heard, by the first session: the call and its repetition.
+    // The first session received neither the call nor its repetition.
     assert_eq!(opened.site.calls.load(Ordering::SeqCst), 5);
 }
 
@@ -386,7 +385,7 @@ async fn a_call_that_is_dropped_is_cancelled() {
     tokio::time::timeout(Duration::from_secs(10), opened.site.cancelled.notified()).await.unwrap();
 }
 
-/// What a server asks in the stream of a call reaches a person, and what they say reaches the server.
+/// A server's question in the stream of a call reaches a person, and the answer reaches the server.
 #[tokio::test]
 async fn a_server_asks_a_person_in_the_middle_of_a_call() {
     let opened = open(Way::Asking).await;

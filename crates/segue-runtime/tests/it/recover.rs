@@ -1,4 +1,4 @@
-//! Many interrupted runs go on at once, and one that cannot delays none of them.
+//! Many interrupted runs resume concurrently, and one that cannot delays none of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ steps:
 output: done
 ";
 
-/// Answers at once, or when it is let go.
+/// Answers at once, or when the test releases it.
 #[derive(Default)]
 struct Work {
     let_go: Notify,
@@ -65,7 +65,7 @@ fn tool(name: &str, description: &str, runner: Arc<Work>) -> Tool {
     Tool { spec: Arc::new(spec), runner }
 }
 
-/// The same tools in other words.
+/// The same tools with other descriptions.
 fn with_tools(store: &Arc<dyn Store>, tools: &[(&str, &str)]) -> Engine {
     let tools = tools.iter().map(|(name, words)| tool(name, words, Arc::default()));
     Engine::builder().tools(tools).store(store.clone()).build().0
@@ -79,7 +79,7 @@ async fn resume(engine: &Engine, run_id: &str, wish: RunCommand) -> Result<RunVi
     engine.resume(ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id) }).await
 }
 
-/// The journal of a run that was interrupted while its first call was under way.
+/// The journal of a run that was interrupted during its first call.
 async fn interrupted(hangs: bool) -> (Arc<Plan>, Vec<Entry>) {
     let store = Arc::new(MemoryStore::default());
     let (engine, _) = engine(store.clone());
@@ -103,7 +103,7 @@ fn renamed(journal: &[Entry], run_id: &str) -> Vec<Entry> {
     journal
 }
 
-/// Somebody has many runs, and dies. One of them hangs when it goes on; one cannot be read.
+/// An owner of many runs dies. One of them hangs when it resumes; one cannot be read.
 async fn leave_behind(path: &Path, count: usize) {
     let store = sqlite(path);
     let (plan, journal) = interrupted(false).await;
@@ -130,7 +130,7 @@ async fn leave_behind(path: &Path, count: usize) {
     writes.collect::<FuturesUnordered<_>>().collect::<Vec<()>>().await;
 }
 
-/// Goes on with everything; how long it took until all but the two were over.
+/// Resumes everything; returns how long it took until all but these two were over.
 async fn recover(count: usize) -> Duration {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -165,14 +165,14 @@ async fn recover(count: usize) -> Duration {
     took
 }
 
-/// J10: every run goes on, also behind one that hangs and one that cannot be read.
+/// J10: every run resumes, also behind one that hangs and one that cannot be read.
 #[tokio::test]
 async fn one_poisoned_run_delays_no_other() {
     let took = recover(200).await;
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
-/// A figure, for a quiet machine: `just recover`.
+/// A measurement, for a quiet machine: `just recover`.
 #[tokio::test]
 #[ignore = "a measurement"]
 #[allow(clippy::print_stderr, reason = "what was measured is for whoever runs it")]
@@ -182,8 +182,8 @@ async fn ten_thousand_runs_recover_in_ten_seconds() {
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// D4: a run whose tool is not here, or is not what it was, is left as it is. It can be ended all the
-/// same, and goes on where its tools are.
+/// D4: a run whose tool is missing or has changed is not resumed. It can be cancelled all the same,
+/// and resumes where its tools are.
 #[tokio::test]
 async fn a_run_without_its_tools_is_left_alone() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -210,8 +210,8 @@ async fn a_run_without_its_tools_is_left_alone() {
     assert_eq!(resume(&here, "two", RunCommand::Resume).await.unwrap().status, RunStatus::Success);
 }
 
-/// D4: what takes steps back is all that must be what it was, to take a run back; and to end one that
-/// goes back by itself.
+/// D4: rolling back a run needs only its rollback tools unchanged; so does cancelling one that is
+/// rolling back already.
 #[tokio::test]
 async fn a_run_is_taken_back_with_the_tools_for_that() {
     const UNDONE: &str = "
@@ -239,9 +239,8 @@ steps:
     }
 }
 
-/// D4: a command that is another program by now is not called in the middle of a run. A run that was
-/// kept before anybody noted the program, and one whose built-in tools are described otherwise by now,
-/// go on.
+/// D4: a command that is another program by now is not called within a run. A run stored before
+/// programs were recorded, and one whose built-in tools have other descriptions by now, resume.
 #[tokio::test]
 async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
     let text = "name: c\nsteps:\n  - { id: ask, approve: { message: Sure? } }\n  - { id: a, tool: 'command:work', depends_on: ask }\n  - { id: b, tool: 'builtin:work', depends_on: ask }\n";

@@ -1,4 +1,4 @@
-//! Plans and whoever runs them: a plan is data, and a runner is anything that can call a tool.
+//! Plans and runners: a plan is data, and a runner is anything that can call a tool.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 use crate::support::{Bench, json};
 
-/// A runner that writes down what it is asked to do.
+/// A runner that records its requests.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<Vec<String>>>);
 
@@ -60,8 +60,8 @@ fn planned(engine: &Engine, text: &str) -> Arc<Plan> {
     plan.unwrap_or_else(|| panic!("{findings:?}"))
 }
 
-/// S2-51, S2-52, S2-55, S2-58: the engine is given its runners and limits, asks the runner of each
-/// step's tool by the tool's id and with its inputs, one after the other, and has no other way to call.
+/// S2-51, S2-52, S2-55, S2-58: the engine gets its runners and limits, calls the runner of each
+/// step's tool with the tool's id and inputs, in order, and has no other way to call.
 #[tokio::test]
 async fn a_skill_runs_through_the_runners_that_it_is_given() {
     let asked = Asked::default();
@@ -76,8 +76,8 @@ async fn a_skill_runs_through_the_runners_that_it_is_given() {
     assert!(plan.is_none() && !findings.is_empty(), "its own limits hold");
 }
 
-/// S2-59: a plan that was made where a tool had a runner fails where it has none, at that step and by
-/// the kind of the error; what came before it is there.
+/// S2-59: a plan made where a tool had a runner fails where it has none, at that step and with its
+/// own kind of error; the results before it are there.
 #[tokio::test]
 async fn a_tool_without_a_runner_is_an_error_of_its_own_kind() {
     let asked = Asked::default();
@@ -92,8 +92,8 @@ async fn a_tool_without_a_runner_is_an_error_of_its_own_kind() {
     assert_eq!(asked.0.lock().unwrap().len(), 1);
 }
 
-/// S0-05: the language, the machine with its recovery, the engine and the library are used one
-/// without the other.
+/// S0-05: the language, the machine with its recovery, the engine and the library each work without
+/// the others.
 #[tokio::test]
 async fn each_part_works_by_itself() {
     let limits = Limits::default();
@@ -130,12 +130,12 @@ async fn each_part_works_by_itself() {
     let (engine, _) = Engine::builder().tools(tools(&asked, &["one"])).build();
     let view = engine.run(RunRequest::new(made, Value::empty_object())).await.unwrap();
     assert!(view.success);
-    // The library: whoever has no tools can still look into it.
+    // The library: it can be read without any tools.
     let (library, unread) = Library::new(Engine::builder().build().0, Vec::new());
     assert!(unread.is_empty() && library.list("").await.unwrap().len() >= 10);
 }
 
-/// S2-66: each tool says what stands behind it.
+/// S2-66: each tool names its backend.
 #[test]
 fn a_tool_is_bound_to_what_stands_behind_it() {
     let limits = Limits::default();
@@ -161,7 +161,7 @@ impl ToolRunner for Moody {
     }
 }
 
-/// A composition of its own for each number: graphs, loops, branches and conditions of all sizes.
+/// A different composition for each number: graphs, loops, branches and conditions of all sizes.
 fn composition(number: usize) -> String {
     let mut text = format!(
         "name: c{number}\nerror_handling: {{ max_retries: {} }}\nsteps:\n  - {{ id: s0, tool: 'mine:moody', parameters: {{ n: {number} }} }}\n",
@@ -187,7 +187,7 @@ fn composition(number: usize) -> String {
 }
 
 /// S0-03: of five hundred runs of valid compositions at least 95 in 100 succeed, though the tool
-/// fails now and then; those that do not have failed because of it, and of nothing else.
+/// sometimes fails; the others failed because of the tool, and for no other reason.
 #[tokio::test(start_paused = true)]
 async fn valid_compositions_succeed_unless_a_tool_does_not() {
     let tool = Tool { spec: spec("moody"), runner: Arc::new(Moody::default()) };

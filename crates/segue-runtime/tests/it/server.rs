@@ -1,15 +1,15 @@
-//! A small HTTP server of the tests' own: one reply for each request, on a free port.
+//! A small HTTP server for the tests: one reply per request, on a free port.
 
 use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the server does with a request.
+/// The server's reply to a request.
 pub(crate) enum Reply {
     /// These bytes, then the end of the connection.
     Bytes(Vec<u8>),
-    /// These bytes, then nothing more, for ever.
+    /// These bytes, then silence.
     Hang(Vec<u8>),
 }
 
@@ -31,7 +31,7 @@ impl Reply {
 
 pub(crate) struct Server {
     pub(crate) port: u16,
-    /// Every request, as it came.
+    /// Every request as received.
     pub(crate) requests: Arc<Mutex<Vec<String>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -52,7 +52,7 @@ impl Drop for Server {
     }
 }
 
-/// Answers each request by what `reply` makes of it.
+/// Answers each request with the reply that `reply` makes.
 pub(crate) async fn serve(reply: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();

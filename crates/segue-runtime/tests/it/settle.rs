@@ -1,5 +1,5 @@
-//! Calls that write while their run stops: they are awaited, and what they answer counts. The tools
-//! are real ones: files, commands and an MCP server that go on when a file says so.
+//! Calls that write while their run stops: the run awaits them, and their answers count. The tools
+//! are real: files, commands and an MCP server that continue when a file appears.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,15 +24,15 @@ use tokio::sync::Notify;
 
 use crate::stores::record;
 
-/// Waits until `go` is there, then makes `made` and says so.
+/// Waits for `go`, then creates `made` and reports it.
 const MAKE: &str =
     "touch started; while [ ! -e go ]; do sleep 0.01; done; touch made; echo '{\"file\":\"made\"}'";
-/// Fails as soon as the other one is under way.
+/// Fails as soon as the other one is in flight.
 const TRIP: &str = "while [ ! -e started ]; do sleep 0.01; done; exit 1";
-/// Works as soon as the other one is under way.
+/// Succeeds as soon as the other one is in flight.
 const QUICK: &str = "while [ ! -e started ]; do sleep 0.01; done; echo quick";
 
-/// What a write that is held up has around it.
+/// The files around a write that is held up.
 struct Place {
     dir: TempDir,
     stops: Notify,
@@ -80,7 +80,7 @@ impl Place {
         engine
     }
 
-    /// Runs a composition. Once the run has stopped, the write is let go.
+    /// Runs a composition, and releases the write once the run has stopped.
     async fn run(&self, engine: &Engine, text: &str, cancels: bool) -> RunView {
         let let_go = async {
             self.stops.notified().await;
@@ -127,7 +127,8 @@ fn beside(strategy: &str, write: &str, other: &str) -> String {
     )
 }
 
-/// S1, S4: a step fails beside one that writes: the write is awaited, and its output serves the undo.
+/// S1, S4: a step fails beside one that writes: the write is awaited, and the rollback uses its
+/// output.
 #[tokio::test]
 async fn a_failure_beside_a_write_is_rolled_back_after_the_write() {
     let place = Place::new();
@@ -157,7 +158,7 @@ async fn a_file_that_was_written_beside_a_failure_is_gone() {
     }
 }
 
-/// C2: a run that is cancelled during a write ends after it, and says what was done.
+/// C2: a run cancelled during a write ends after it, and reports it.
 #[tokio::test]
 async fn a_cancel_during_a_write_waits_for_it() {
     for (strategy, ends, step) in [
@@ -173,7 +174,7 @@ async fn a_cancel_during_a_write_waits_for_it() {
     }
 }
 
-/// C2: so does one whose own time is over.
+/// C2: so does a run that times out.
 #[tokio::test]
 async fn a_timeout_of_the_run_waits_for_a_write() {
     let place = Place::new();
@@ -184,7 +185,7 @@ async fn a_timeout_of_the_run_waits_for_a_write() {
     assert!(!place.has("made"));
 }
 
-/// A branch that lost a race and writes is awaited: what it did is told, and the run succeeds.
+/// A branch that lost a race and writes is awaited: its result is reported, and the run succeeds.
 #[tokio::test]
 async fn a_loser_of_a_race_that_writes_is_awaited() {
     let place = Place::new();
@@ -198,7 +199,7 @@ async fn a_loser_of_a_race_that_writes_is_awaited() {
     assert!(place.has("made"));
 }
 
-/// S13: a write inside a composition is awaited and taken back like any other.
+/// S13: a write inside a composition is awaited and rolled back like any other.
 #[tokio::test]
 async fn a_write_inside_a_composition_is_awaited() {
     let place = Place::new();
@@ -234,8 +235,8 @@ impl LocalTool for Caller {
     }
 }
 
-/// S13: a composition that code calls starts nothing more when the run around it has stopped, and what it
-/// has under way is awaited.
+/// S13: a composition that code calls starts nothing more when the run around it has stopped, and
+/// its calls in flight are awaited.
 #[tokio::test]
 async fn a_composition_that_code_calls_stops_with_the_run() {
     let place = Place::new();
@@ -251,7 +252,7 @@ async fn a_composition_that_code_calls_stops_with_the_run() {
     assert!(!place.has("more"), "a step started after the run had stopped");
 }
 
-/// An MCP server is not told to cancel a call that writes, because it need not answer then.
+/// An MCP server gets no cancellation for a call that writes, because it need not answer one.
 #[tokio::test]
 async fn a_call_of_an_mcp_server_that_writes_is_awaited() {
     let place = Place::new();
@@ -274,8 +275,8 @@ async fn a_call_of_an_mcp_server_that_writes_is_awaited() {
     server.close().await;
 }
 
-/// S15: what stays silent to its deadline is in doubt, and a person is asked before anything is taken
-/// back. Who cancels then leaves it in doubt, and it is named.
+/// S15: a call without an answer at its deadline is in doubt, and a person is asked before anything
+/// is rolled back. A cancel then leaves it in doubt, and the result names it.
 #[tokio::test]
 async fn a_write_that_stays_silent_is_in_doubt() {
     let place = Place::new();
@@ -297,8 +298,8 @@ async fn a_write_that_stays_silent_is_in_doubt() {
     assert!(view.errors.iter().any(named), "{:?}", view.errors);
 }
 
-/// B1: an interrupted run is ended without working out anything of the way forward: that may be what
-/// ended the process. So is one that is taken back.
+/// B1: an interrupted run is cancelled without evaluating any forward step: that may be what ended
+/// the process. So is one that is rolled back.
 #[tokio::test]
 async fn an_interrupted_run_ends_before_anything_is_worked_out() {
     let text = "name: poison\nsteps:\n  - { id: bad, set: { x: '{{ [][0].y }}' } }\noutput: '{{ bad.x }}'\n";

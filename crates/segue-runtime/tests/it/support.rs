@@ -1,4 +1,4 @@
-//! A bench of built-in tools in a directory of their own.
+//! The built-in tools in a temporary directory.
 
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
@@ -10,7 +10,7 @@ use segue_runtime::tools::{Registry, Tool, ToolError, ToolRequest};
 pub(crate) use serde_json::{Value as Json, json};
 use tempfile::TempDir;
 
-/// The built-in tools over a directory that goes away with them.
+/// The built-in tools over a temporary directory.
 pub(crate) struct Bench {
     pub(crate) dir: TempDir,
     registry: Registry,
@@ -45,7 +45,7 @@ impl Bench {
         self.registry.get(&id).unwrap_or_else(|| panic!("no tool {name}"))
     }
 
-    /// Calls a tool. Arguments and value are held against its schemas, as the engine does.
+    /// Calls a tool. Validates arguments and value against its schemas, as the engine does.
     pub(crate) async fn call(&self, name: &str, args: Json) -> Result<Json, ToolError> {
         let tool = self.tool(name);
         if tool.spec.code_tool.is_none() {
@@ -65,7 +65,7 @@ impl Bench {
         self.call(name, args).await.unwrap_or_else(|error| panic!("{name}: {error:?}"))
     }
 
-    /// The code and message of a call that is refused.
+    /// The code and message of a refused call.
     pub(crate) async fn refused(&self, name: &str, args: Json) -> (Code, String) {
         refusal(self.call(name, args).await)
     }

@@ -45,7 +45,7 @@ async fn called(server: &Arc<UpstreamServer>) -> Result<Value, ToolError> {
     tool.runner.call(call_of(&tool, json!({}))).await
 }
 
-/// What becomes of a task: `Ok` with a value, a refusal with a code and words, or doubt with words.
+/// The end of a task: `Ok` with a value, a refusal with a code and a text, or doubt with a text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_is_followed_to_its_end() {
     let refused = |code, words| Err((Some(code), words));
@@ -57,7 +57,7 @@ async fn a_task_is_followed_to_its_end() {
         ("fails", &GENERATIONS, refused(Code::ToolError, "the disk is full")),
         ("breaks", &GENERATIONS, refused(Code::ToolError, "out of memory")),
         ("asks", &GENERATIONS, refused(Code::Denied, "`h` asks a person: “Which name?”")),
-        ("asks_for_a_model", &GENERATIONS[1..], refused(Code::Denied, "no form")),
+        ("asks_for_a_model", &GENERATIONS[1..], refused(Code::Denied, "not a form")),
         ("odd", &GENERATIONS, refused(Code::ToolError, "`sleeping`")),
         ("empty", &GENERATIONS[1..], refused(Code::ToolError, "no result")),
         ("cancels", &GENERATIONS, doubtful("cancelled its task")),
@@ -83,7 +83,7 @@ async fn a_task_is_followed_to_its_end() {
     }
 }
 
-/// A task that takes too long, and one whose caller goes away, is cancelled.
+/// A task that times out, and one whose caller is dropped, is cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_nobody_waits_for_is_cancelled() {
     for generation in GENERATIONS {
@@ -100,7 +100,7 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
         assert_eq!(received.matches("\"tasks/cancel\"").count(), 1, "{generation}");
         assert!(received.matches("\"tasks/get\"").count() > 3, "{generation}");
 
-        // Whoever goes away says so, and a server that wants to be left alone is.
+        // A dropped caller sends a cancellation, and a server's poll interval is respected.
         let file = folder.path().join("dropped");
         let dropped = server(generation, "never_look", Some(file.clone()));
         assert!(dropped.listing().await.is_ok());
@@ -112,8 +112,8 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
     }
 }
 
-/// A run that is left where it is leaves its task alone, for whoever goes on with it; one whose step has
-/// taken too long does not.
+/// An interrupted run leaves its task running, so that the resumed run finds it; a step that timed
+/// out cancels its task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_can_be_found_again_is_left_alone() {
     for generation in GENERATIONS {
@@ -141,7 +141,7 @@ async fn a_task_that_can_be_found_again_is_left_alone() {
     }
 }
 
-/// Says yes to everything, and remembers what was asked.
+/// Approves everything, and records the questions.
 struct Helpful(Mutex<Vec<String>>, Value);
 
 #[async_trait::async_trait]
@@ -155,7 +155,7 @@ impl Confirmer for Helpful {
     }
 }
 
-/// What a run of the tool gives when a person answers so, and what the person was asked.
+/// The result of the tool's run when a person answers so, and the questions.
 async fn answered(generation: &str, behaviour: &str, answer: Value) -> (Value, Vec<String>) {
     let server = server(generation, behaviour, None);
     let listing = server.listing().await.unwrap();
@@ -172,7 +172,7 @@ async fn answered(generation: &str, behaviour: &str, answer: Value) -> (Value, V
     (view.output, helpful.0.into_inner().unwrap())
 }
 
-/// A task that wants to know something asks whoever answers the run's questions, naming the server.
+/// A question of a task goes to the run's confirmer, naming the server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_asks_a_person() {
     for generation in GENERATIONS {
@@ -182,8 +182,8 @@ async fn a_task_asks_a_person() {
     }
 }
 
-/// A number that a person gives reaches the server with all its digits: in answer to a request, in an
-/// update of a task, and in a call that is made again.
+/// A person's number reaches the server with all its digits: in answer to a request, in an update
+/// of a task, and in a repeated call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_of_a_person_keeps_its_digits() {
     let large = "123456789012345678901234567890";

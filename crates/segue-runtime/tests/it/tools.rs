@@ -49,7 +49,7 @@ fn every_tool_is_declared_soundly() {
     }
 }
 
-/// Every tool, called once, gives a value that fits its own output schema ([`Bench::call`] looks).
+/// Every tool returns a value that fits its own output schema ([`Bench::call`] validates it).
 #[tokio::test]
 async fn every_tool_gives_what_it_declares() {
     let server = serve(|_| Reply::json(200, r#"{"ok":true}"#)).await;
@@ -92,8 +92,8 @@ async fn every_tool_gives_what_it_declares() {
     }
 }
 
-/// Declaring the tools opens nothing and costs next to nothing. The bound is generous, because
-/// tests are not optimised; `--release -- --nocapture` shows the real cost.
+/// Declaring the tools opens nothing and costs almost nothing. The limit is generous, because tests
+/// are not optimised; `--release -- --nocapture` shows the real cost.
 #[test]
 fn declaring_the_tools_is_cheap() {
     let config = BuiltinConfig {

@@ -1,4 +1,4 @@
-//! What somebody wants of a run that somebody else drives.
+//! Commands to a run that another process drives.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, Tak
 
 use crate::stores::record;
 
-/// Somebody who is asked and thinks about it for ever.
+/// A confirmer that never answers.
 struct Thinking;
 
 #[async_trait::async_trait]
@@ -73,7 +73,7 @@ async fn a_cancel_reaches_whoever_drives_the_run() {
     }
 }
 
-/// A2, A4: somebody elsewhere answers a question that somebody here thinks about; an answer to
+/// A2, A4: another process answers a question while the local confirmer still thinks; an answer to
 /// another question changes nothing.
 #[tokio::test(start_paused = true)]
 async fn a_question_is_answered_from_elsewhere() {
@@ -97,7 +97,7 @@ async fn a_question_is_answered_from_elsewhere() {
     assert_eq!(view.unwrap().output, Value::from("ada"));
 }
 
-/// Nobody is left to be told: the word is taken back, and whoever asks may go on with the run.
+/// The run has no owner: the command is removed, and the sender may resume the run.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
     let (here, there, store) = two();
@@ -118,7 +118,7 @@ async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
     assert!(matches!(late, Err(EngineError::Store(StoreError::Ended { .. }))));
 }
 
-/// A run that began to wait for a person so many hours ago, in a store of its own.
+/// A run that has waited for a person for so many hours, in its own store.
 async fn waiting_since(text: &str, hours: u64) -> (Engine, Arc<str>) {
     let (before, ..) = two();
     let (plan, findings) = before.plan(&Source::new("c.yaml", text));
@@ -136,8 +136,8 @@ async fn waiting_since(text: &str, hours: u64) -> (Engine, Arc<str>) {
     (engine, view.run_id)
 }
 
-/// A2, A4: what the time of a question or of the run has brought counts before what anybody wants,
-/// whoever looks at the run first. A question whose time is not over is answered as ever.
+/// A2, A4: expired timeouts of a question or of the run apply before any command, whichever process
+/// resumes the run first. A question that has not timed out is answered as usual.
 #[tokio::test]
 async fn an_answer_that_comes_too_late_changes_nothing() {
     let text = |run: &str, question: &str| {
@@ -170,8 +170,8 @@ async fn an_answer_that_comes_too_late_changes_nothing() {
     }
 }
 
-/// C1: whoever hangs hears nothing, and whoever asks is told so. A word that was left there is what
-/// happens first when somebody goes on with the run.
+/// C1: an owner that hangs receives nothing, and the sender gets an error. A stored command applies
+/// first when another process resumes the run.
 #[tokio::test(start_paused = true)]
 async fn a_word_to_somebody_who_hangs() {
     let (here, there, store) = two();

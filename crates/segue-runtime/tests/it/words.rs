@@ -1,4 +1,5 @@
-//! Plans from words, over the real protocols of both providers, on a server of the tests' own.
+//! Plans from natural language, over the real protocols of both providers, on a server of the
+//! tests.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -30,7 +31,7 @@ const QUERY: &str = "Create author Alice, then a blog by Alice titled Hello";
 #[derive(Default)]
 struct Blogs {
     calls: Mutex<Vec<Json>>,
-    /// Whether blogs cannot be made.
+    /// Whether creating blogs fails.
     broken: bool,
 }
 
@@ -63,7 +64,7 @@ fn tool(blogs: &Arc<Blogs>, name: &str, required: &[&str], output: &[&str]) -> T
     Tool { spec: Arc::new(spec), runner: blogs.clone() }
 }
 
-/// An engine that plans with the model behind a server.
+/// An engine whose model is behind a server.
 fn engine_with(server: &Server, provider: Provider, blogs: &Arc<Blogs>, limits: Limits) -> Engine {
     let path = match provider {
         Provider::OpenAi => "/v1",
@@ -125,7 +126,7 @@ fn anthropic(text: &str, stop: &str) -> Reply {
     Reply::json(200, &body.to_string())
 }
 
-/// A server that says these things, one after the other, and the last one for ever.
+/// A server with these replies, one after the other; the last one repeats.
 async fn saying(replies: Vec<Box<dyn Fn() -> Reply + Send + Sync>>) -> Server {
     let said = AtomicUsize::new(0);
     serve(move |_| {
@@ -185,7 +186,7 @@ async fn both_protocols_are_spoken() {
     assert_eq!(body["messages"][0]["role"], "user");
 }
 
-/// What is wrong with an answer goes back to the model, until the plan is sound.
+/// Findings about an answer go back to the model, until the plan is sound.
 #[tokio::test]
 async fn findings_are_the_next_message() {
     let invented = good().replace("createBlog", "createPost");
@@ -202,7 +203,7 @@ async fn findings_are_the_next_message() {
     assert!(told.contains("unknown-tool") && told.contains("createPost"), "{told}");
 }
 
-/// A refusal of either provider, an answer that is cut off, and one that is never sound.
+/// A refusal of either provider, a truncated answer, and one that is never sound.
 #[tokio::test]
 async fn what_models_do_instead_of_planning() {
     let refusal = || {
@@ -226,11 +227,11 @@ async fn what_models_do_instead_of_planning() {
 
     let server = serve(|_| Reply::json(200, r#"{"object": "something else"}"#)).await;
     let strange = unplanned(&engine(&server, Provider::OpenAi)).await;
-    assert!(strange.message.contains("form of its provider's protocol"), "{}", strange.message);
+    assert!(strange.message.contains("does not follow the provider's protocol"), "{}", strange.message);
     assert_eq!(server.requests().len(), 1);
 }
 
-/// What a status means for the next attempt. The key is in no error.
+/// What each status means for the next attempt. No error contains the key.
 #[tokio::test]
 async fn failures_are_repeated_only_where_that_helps() {
     let server = serve(|request| {
@@ -273,7 +274,7 @@ async fn failures_are_repeated_only_where_that_helps() {
     }
 }
 
-/// A model that says these things, one after the other.
+/// A model with these replies, one after the other.
 struct Scripted {
     name: Arc<str>,
     script: Mutex<Vec<Result<planner::ModelReply, Failure>>>,
@@ -290,7 +291,7 @@ impl Model for Scripted {
     }
 }
 
-/// A model that is busy is asked again when it says.
+/// A busy model is asked again after the delay that it names.
 #[tokio::test(start_paused = true)]
 async fn a_busy_model_is_waited_for() {
     let busy =
@@ -317,7 +318,7 @@ async fn a_busy_model_is_waited_for() {
     assert!(begun.elapsed() >= Duration::from_secs(7));
 }
 
-/// Slowness ends at its time, size at its bound.
+/// A slow answer ends at the timeout, a huge one at the size limit.
 #[tokio::test]
 async fn a_slow_and_a_huge_answer_end() {
     let limits =
@@ -346,8 +347,8 @@ async fn a_slow_and_a_huge_answer_end() {
     assert!(gone.message.contains("over 10000 bytes"), "{}", gone.message);
 }
 
-/// S4-01, S4-02, S4-04, S4-05, S4-07, S4-08, S4-37, S4-48, S4-49, S4-56: planned now, executed later,
-/// looked at by either id.
+/// S4-01, S4-02, S4-04, S4-05, S4-07, S4-08, S4-37, S4-48, S4-49, S4-56: planned now, executed
+/// later, found by either id.
 #[tokio::test]
 async fn a_plan_is_kept_and_executed_later() {
     let server = serve(|_| openai(&good(), "stop")).await;
@@ -384,8 +385,8 @@ async fn a_plan_is_kept_and_executed_later() {
     assert_eq!(unknown.code(), Code::NotFound);
 }
 
-/// Of many who take a plan at the same moment, one has it. A store in a file answers later, so that all
-/// have looked before the first one writes.
+/// Of many callers that claim a plan at the same moment, one gets it. A store in a file answers
+/// later, so that all have read before the first one writes.
 #[tokio::test]
 async fn a_plan_begins_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -404,7 +405,7 @@ async fn a_plan_begins_once() {
     assert_eq!(refused.code(), Code::Conflict);
 }
 
-/// A plan that was taken stands as its run does, also when nobody told it how that ended.
+/// The state of a claimed plan follows its run, also when no process reported the run's end.
 #[tokio::test]
 async fn a_plan_stands_as_its_run_does() {
     let server = serve(|_| openai(&good(), "stop")).await;
@@ -423,7 +424,7 @@ async fn a_plan_stands_as_its_run_does() {
     assert_eq!(engine.plan_record(plan_id).await.unwrap().state, PlanState::Completed);
 }
 
-/// S4-44…48, S4-50: a failure is the plan's state, and what ran before it stays.
+/// S4-44…48, S4-50: a failure is the plan's state, and earlier results stay.
 #[tokio::test]
 async fn a_failed_plan_says_so() {
     let server = serve(|_| openai(&good(), "stop")).await;
@@ -441,7 +442,7 @@ async fn a_failed_plan_says_so() {
     assert!(engine.similar_plans(QUERY).await.unwrap().is_empty());
 }
 
-/// A request has versions; the last one is meant.
+/// A request has versions; its current plan is the last one.
 #[tokio::test]
 async fn a_request_has_versions() {
     let server = serve(|_| openai(&good(), "stop")).await;
@@ -463,7 +464,8 @@ async fn a_request_has_versions() {
     assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
 }
 
-/// What worked is offered for words that are alike, and taken for the same ones, without any model.
+/// Plans that succeeded are offered for similar words, and reused for the same ones, without a
+/// model.
 #[tokio::test]
 async fn what_worked_is_used_again() {
     let server = serve(|_| openai(&good(), "stop")).await;
@@ -485,7 +487,7 @@ async fn what_worked_is_used_again() {
     assert_eq!(again.document.get("planId"), Some(&Value::String(again.plan_id.clone())));
     assert_eq!(server.requests().len(), 1);
 
-    // Words that are only alike ask the model, unless somebody chooses the plan.
+    // Similar words ask the model, unless the caller chooses the plan.
     engine.create_plan(PlanningRequest::new(alike.as_str())).await.unwrap();
     assert_eq!(server.requests().len(), 2);
     let reuse = Reuse::This(plan_id);

@@ -18,7 +18,7 @@ use crate::support::{Json, json};
 
 const QUICK: &str = "name: quick\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n";
 
-/// Waits for a person, after something that could be taken back.
+/// Waits for a person, after a step that could be rolled back.
 const ASK: &str = "\
 name: ask
 steps:
@@ -26,7 +26,7 @@ steps:
   - { id: ok, approve: { message: 'go on?' }, depends_on: [a] }
 ";
 
-/// Is under way until somebody ends it.
+/// Stays in flight until it is cancelled.
 const LONG: &str = "name: long\nsteps: [ { id: a, tool: sleep, parameters: { ms: 600000 } } ]\n";
 
 /// Stops soon when the store cannot be written.
@@ -37,7 +37,7 @@ steps:
   - { id: b, tool: sleep, parameters: { ms: 600000 }, depends_on: [a] }
 ";
 
-/// What somebody was told.
+/// The response that a client received.
 #[derive(Debug)]
 struct Told {
     /// Whether it says that it was done, or will be.
@@ -142,7 +142,7 @@ impl Served {
     }
 }
 
-/// One row: what has to be there before, and what is asked for then.
+/// One row: its precondition, and the request.
 struct Row {
     name: &'static str,
     /// The run that it is about; none begins one.

@@ -19,7 +19,7 @@ fn start(world: &World, words: &[&str]) -> Child {
     command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Takes down whoever calls it, until there is a file `cured`.
+/// Crashes its caller, until a file `cured` exists.
 const POISON: &str = r#"
 commands:
   poison:
@@ -44,8 +44,8 @@ fn poisoned() -> World {
     world
 }
 
-/// A run that takes the process down is taken up once more and then set aside, and named wherever runs are
-/// shown. A person goes on with it.
+/// A run that crashes the process is resumed once more and then set aside, and named wherever runs
+/// are listed. A person resumes it.
 #[test]
 fn a_run_that_takes_processes_down_is_set_aside() {
     let world = poisoned();
@@ -78,7 +78,8 @@ fn a_run_that_is_set_aside_can_be_cancelled() {
     assert_eq!(world.json(0, &args(&["runs", "--json"]))["runs"][0]["status"], "cancelled");
 }
 
-/// A server that is told to end did not die: its runs are never set aside for that, however often.
+/// A server that is asked to stop did not crash: its runs are never set aside for that, however
+/// often.
 #[test]
 fn a_server_that_is_told_to_end_gives_its_runs_back() {
     let world =

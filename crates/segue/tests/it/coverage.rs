@@ -115,7 +115,7 @@ fn names_in(text: &str) -> Vec<String> {
     names
 }
 
-/// Names with who holds them, and what is written in a way that does not count.
+/// Names with the tests that hold them, and names written in a form that does not count.
 #[derive(Debug, Default)]
 struct Held {
     by: BTreeMap<String, BTreeSet<String>>,

@@ -58,7 +58,7 @@ fn reads_are_real_and_writes_are_made_up() {
     assert_eq!(list["checkpoints"], json!([]));
 }
 
-/// Waits, polls and questions are passed over; a denial has nobody to come from.
+/// Waits, polls and questions are skipped; no denial can come.
 #[test]
 fn nothing_is_waited_for() {
     let world = World::with(
@@ -88,7 +88,7 @@ steps:
     );
 }
 
-/// A read that fails is found out, and nothing is taken back because nothing was done.
+/// A failing read is reported, and nothing is rolled back because nothing was done.
 #[test]
 fn what_would_fail_is_said() {
     let world = World::with(COPY);

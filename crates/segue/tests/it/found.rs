@@ -1,5 +1,5 @@
-//! Segue is killed while a server works on a task for it: whoever goes on with the run finds the task
-//! again, and nothing is done twice.
+//! Segue is killed while a server works on one of its tasks: the resumed run finds the task again,
+//! and nothing is done twice.
 
 #![cfg(unix)]
 
@@ -64,7 +64,7 @@ fn a_task_is_found_again_after_a_kill() {
         assert_eq!(facts(&world), ["called", "followed", "sought", "succeeded"], "{generation}");
         let received = fs::read_to_string(world.path("received")).unwrap();
         assert_eq!(received.matches("\"tools/call\"").count(), 1, "{generation}");
-        // Whoever was killed could not say that it waits no longer, and nobody else does.
+        // The killed process could not send a cancellation, and no other process does.
         assert_eq!(received.matches("\"tasks/cancel\"").count(), 0, "{generation}");
     }
 }
@@ -97,7 +97,7 @@ impl Drop for Ending {
     }
 }
 
-/// A real server at an address, which goes on while Segue is dead.
+/// A real HTTP server, which continues while Segue is dead.
 fn python_server(world: &World, support: &str, answers: &str) -> (Ending, Json) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let script = repository().join("crates/segue/tests/it/found/tasks_server.py");
@@ -122,8 +122,8 @@ fn a_task_of_a_real_server_is_found_again_after_a_kill() {
     assert_eq!(fs::read_to_string(world.path("began")).unwrap().lines().count(), 1);
 }
 
-/// The same with another Segue, which ends when nobody holds its input any more: its run goes on from
-/// its journal, and the task is found in it.
+/// The same with another Segue as the server, which exits when its stdin closes: its run resumes
+/// from its journal, and the task is found in it.
 #[test]
 fn a_task_of_another_segue_is_found_again_after_a_kill() {
     let args = json!(["--config", "inner/segue.yaml", "--store", "sqlite:inner.db", "mcp"]);

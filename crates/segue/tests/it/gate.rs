@@ -75,7 +75,7 @@ steps:
     let view = world.segue(&["--config", "segue.yaml", "run", "c.yaml", "--json"]).exits(4).json();
     let errors = view["errors"].as_array().unwrap();
     let left_alone =
-        |e: &&crate::support::Json| e["message"].as_str().unwrap().contains("left alone");
+        |e: &&crate::support::Json| e["message"].as_str().unwrap().contains("are paused");
     assert_eq!((errors.len(), errors.iter().filter(left_alone).count()), (40, 35));
     assert!(errors.iter().all(|error| error["code"] == "unreachable"));
 }

@@ -1,4 +1,4 @@
-//! Texts that want to hurt: each ends in an error, soon, in little memory, and without a panic.
+//! Hostile texts: each ends in an error, soon, in little memory, and without a panic.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -10,7 +10,7 @@ use crate::support::{Done, SEGUE, World};
 const TIME_MAX: Duration =
     Duration::from_millis(if cfg!(debug_assertions) { 8_000 } else { 1_000 });
 
-/// Address space, which is more than what is really used.
+/// The limit of the address space, which is larger than the memory in use.
 const MEMORY_KIB_MAX: u32 = 1_500_000;
 
 /// Something to do with a hostile text, and the code that it should end with.
@@ -241,7 +241,7 @@ fn duration(text: &str) -> Duration {
     Duration::from_secs_f64(f64::from(minutes) * 60.0 + seconds)
 }
 
-/// What is wrong with how a case ended.
+/// The violations in how a case ended.
 fn objections(case: &Case, done: &Done, took: Duration) -> Vec<String> {
     let mut wrong = Vec::new();
     if done.code != Some(case.code) {

@@ -1,4 +1,4 @@
-//! `--inject`: what people plant happens, and nothing else.
+//! `--inject`: the planted faults happen, and nothing else.
 
 use crate::support::{Json, World, step};
 
@@ -48,7 +48,7 @@ fn undos_fail() {
     assert!(world.path("paid.txt").exists());
 }
 
-/// The call is made, and nobody hears of it.
+/// The call is made, and its answer is lost.
 #[test]
 fn answers_are_lost() {
     let world = World::with(SHOP);
@@ -124,7 +124,7 @@ fn what_cannot_be_meant_is_refused() {
     let world = World::with(SHOP);
     let said = |fault: &str| world.segue(&["run", "c.yaml", "--inject", fault]).exits(2).stderr;
     assert!(said("fail=shop").contains("there is no step `shop`\nhelp: did you mean `ship`?"));
-    assert!(said("rollback-fail=ship").contains("no call takes it back"));
+    assert!(said("rollback-fail=ship").contains("no call rolls it back"));
     assert!(said("explode=ship").contains("is not a fault: write fail=STEP[:N]"));
     assert!(said("slow=ship").contains("is not a fault"));
     assert!(!world.path("paid.txt").exists());

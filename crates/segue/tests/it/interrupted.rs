@@ -62,7 +62,7 @@ fn pid(number: u32) -> Pid {
     Pid::from_raw(number.cast_signed()).unwrap()
 }
 
-/// C3: a wait ends when it was to end, whoever waits. It does not begin anew, and does not end early.
+/// C3: a wait ends at its time in every process. It does not start anew, and does not end early.
 #[test]
 fn a_wait_that_was_killed_keeps_its_time() {
     let world = world("name: c\nsteps: [{ id: rest, wait: 2s }]\noutput: rested\n", "");
@@ -79,7 +79,7 @@ fn a_wait_that_was_killed_keeps_its_time() {
     let at_ms = |entry: &Json| entry["at_ms"].as_u64().unwrap();
     let until_ms = slept["fact"]["slept"]["until_ms"].as_u64().unwrap();
     assert_eq!(until_ms, at_ms(&slept) + 2_000);
-    // Most of the wait is over when somebody goes on with it.
+    // Most of the wait is over when another process resumes the run.
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     until(|| (now().as_millis() + 800 > u128::from(until_ms)).then_some(()));
     assert_eq!(world.json(0, &args(&["resume", "last", "-q"])), "rested");
@@ -114,13 +114,13 @@ const HOLD: &str = "name: c\nsteps: [{ id: hold, tool: hold }]\noutput: '{{ hold
 
 fn is_running(number: &str) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{number}/stat")).unwrap_or_default();
-    // Nobody may have waited for it yet; it is over nevertheless.
+    // No process may have waited for it yet; it is over nevertheless.
     let state = state.rsplit(')').next().unwrap_or("").trim_start();
     !state.is_empty() && !state.starts_with(['Z', 'X'])
 }
 
-/// R3: what a killed Segue left running of an open call is ended before anybody asks about the call.
-/// What a finished step started on purpose is left alone.
+/// R3: the processes that a killed Segue left running of an open call are ended before the question
+/// about the call. Processes that a finished step started on purpose are left alone.
 #[test]
 #[cfg(target_os = "linux")]
 fn what_a_killed_segue_left_running_is_ended() {
@@ -175,7 +175,7 @@ fn what_has_cleared_its_environment_is_ended() {
     }
 }
 
-/// A server that works on for minutes, whoever has gone away.
+/// A server that works on for minutes after its client is gone.
 const STUBBORN: &str = r#"
 import json, os, sys, time
 for line in sys.stdin:
@@ -199,8 +199,8 @@ for line in sys.stdin:
     print(json.dumps(answer), flush=True)
 "#;
 
-/// R3: a server of a killed Segue is ended by the next one, and before anybody asks about its calls. One whose Segue is alive
-/// works on.
+/// R3: a server of a killed Segue is ended by the next one, and before the question about its
+/// calls. One whose Segue is alive works on.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_server_of_a_killed_segue_is_ended() {
@@ -226,7 +226,7 @@ fn a_server_of_a_killed_segue_is_ended() {
     kill_process(pid(both[1].parse().unwrap()), Signal::KILL).unwrap();
 }
 
-/// A run that somebody alive has is left alone, and says so.
+/// A run with a live owner is left alone, and the message says so.
 #[test]
 fn a_run_of_somebody_who_is_alive_is_left_alone() {
     let world = world(HOLD, HOLDING);
@@ -283,9 +283,9 @@ fn hold_lock(world: &World) -> Option<Connection> {
 /// How long a command waits for the lock of a store, with the time to start on a busy machine.
 const TOLD_WITHIN: Duration = Duration::from_secs(5 + 2);
 
-/// J8: everybody else reads while an owner is stopped. Whoever wants its run while the lock of the file is
-/// held is told within five seconds what to do. Once the lock is free its run is taken, and it writes
-/// nothing when it wakes.
+/// J8: all other processes read while an owner is suspended. A process that wants its run while the
+/// file is locked gets an error with advice within five seconds. Once the lock is free its run is
+/// taken, and the old owner writes nothing when it wakes.
 #[test]
 fn nobody_waits_long_for_an_owner_that_was_stopped() {
     let world = world(BUSY, "");
@@ -453,7 +453,8 @@ fn each_was_done_once(world: &World) {
     }
 }
 
-/// J11: a run stops where it is when the disk is full, says how to go on, and goes on from there.
+/// J11: a run stops where it is when the disk is full, says how to resume it, and resumes from
+/// there.
 #[test]
 fn a_full_disk_stops_a_run_and_loses_nothing() {
     let Some((world, disk)) = full("600k", 200) else { return };
@@ -472,7 +473,7 @@ fn a_full_disk_stops_a_run_and_loses_nothing() {
     each_was_done_once(&world);
 }
 
-/// J11: a run waits for space and goes on by itself; calls that are under way are not ended.
+/// J11: a run waits for space and continues by itself; calls in flight are not aborted.
 #[test]
 fn a_run_waits_for_space() {
     let Some((world, disk)) = full("4m", 30_000) else { return };
@@ -495,8 +496,8 @@ fn a_run_waits_for_space() {
     assert!(!log.contains(" look "), "a call was in doubt:\n{log}");
 }
 
-/// R1, D4: `resume --all` leaves runs alone whose tools are not here, or not allowed, and says which;
-/// where they are it goes on with them.
+/// R1, D4: `resume --all` leaves runs alone whose tools are missing or not allowed here, and names
+/// them; where they are available it resumes them.
 #[test]
 fn runs_of_other_projects_are_left_alone() {
     let world = world(
@@ -523,14 +524,14 @@ fn runs_of_other_projects_are_left_alone() {
     assert!(all.stderr.contains("c: success\n1 run went on"), "{all:?}");
 }
 
-/// C1: Ctrl-C ends runs that `resume --all` goes on with, as it ends one that is run.
+/// C1: Ctrl-C cancels runs that `resume --all` resumes, as it cancels a single run.
 #[test]
 fn runs_that_go_on_together_are_interrupted() {
     let world = world("name: c\nsteps: [{ id: rest, wait: 1h }]\n", "");
     let killed = world.segue(&args(&["run", "c.yaml", "--inject", "crash-after=1"]));
     assert_eq!(killed.code, None, "{killed:?}");
     let all = start(&world, &args(&["resume", "--all"]));
-    // Before anybody else comes to go on with it.
+    // Before another process resumes it.
     let owner = format!("{}-", all.id());
     let owners = || std::fs::read_dir(world.path("runs.db-owners")).into_iter().flatten().flatten();
     until(|| owners().find(|file| file.file_name().to_string_lossy().starts_with(&owner)));

@@ -1,9 +1,9 @@
 //! The program is killed at random moments, again and again, and nothing is lost, repeated or stuck.
 //!
-//! J1, J6, J9, J10, E1, E7, S7, R3: what Segue believes, its journals, is held against what happened,
-//! a log that the tools write and Segue does not know. Each lane is a folder with a store of its own;
-//! a cycle in it starts one or two runs, kills them, kills those who go on with them, and at last lets
-//! somebody finish. Calls in doubt are cleared up as a person would: by looking into the log.
+//! J1, J6, J9, J10, E1, E7, S7, R3: Segue's journals are compared with a log that the tools write
+//! and Segue does not know. Each lane is a folder with its own store; a cycle in it starts one or
+//! two runs, kills them, kills the processes that resume them, and at last lets one finish. Calls
+//! in doubt are settled as a person would: by looking into the log.
 //!
 //! `SEGUE_KILL_CYCLES` says how many cycles (`just kill 1000`), `SEGUE_KILL_SEED` which moments. A
 //! seed gives the same kills after the same times; what they hit depends on the machine.
@@ -24,16 +24,16 @@ use segue_runtime::store::{RunQuery, RunRow, SqliteOptions, SqliteStore, Store a
 use crate::support::{Done, Json, SEGUE, World, copy_folder, repository};
 use check::{Marks, Promise};
 
-/// Folders in which cycles go on at once. Most of the time everybody waits for a tool.
+/// Folders in which cycles run concurrently. Most of the time every process waits for a tool.
 const LANES: usize = 4;
 
 /// Runs of one cycle.
 const RUNS_MAX: usize = 2;
 
-/// How often somebody may go on with a run undisturbed before it is called stuck.
+/// How often a run may be resumed undisturbed before it counts as stuck.
 const ROUNDS_MAX: usize = 30;
 
-/// Compositions, and how they end when nobody says that a call failed.
+/// Compositions, and how they end when no call in doubt is answered with a failure.
 const COMPOSITIONS: &[(&str, &[&str])] = &[
     ("together", &["success"]),
     ("long", &["success"]),
@@ -41,11 +41,11 @@ const COMPOSITIONS: &[(&str, &[&str])] = &[
     ("nested", &["success"]),
     ("probed", &["success"]),
     ("back", &["rolled_back"]),
-    // An undo that nobody may repeat, and nobody heard of, is named.
+    // A rollback that must not be repeated, and whose answer was lost, is named.
     ("back-once", &["rolled_back", "rollback_failed"]),
 ];
 
-/// What was seen.
+/// The counts of all cycles.
 #[derive(Debug, Default)]
 struct Tally {
     cycles: u64,
@@ -128,7 +128,7 @@ impl Chance {
     }
 }
 
-/// A folder in which cycle after cycle goes on.
+/// A folder in which one cycle follows another.
 struct Lane {
     world: World,
     chance: Chance,
@@ -274,7 +274,7 @@ impl Lane {
         panic!("stuck: {:?}", self.unfinished());
     }
 
-    /// Remembers what is durable now, and that nothing of it is called from now on.
+    /// Records what is durable now: none of it may be called from now on.
     fn promised(&mut self, promise: &mut Promise) {
         let marks = Marks::read(&self.world);
         let newest = RunQuery { limit: RUNS_MAX, ..RunQuery::default() };

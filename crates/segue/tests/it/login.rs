@@ -1,4 +1,4 @@
-//! Logging in at MCP servers, against an authorization server of the tests.
+//! Logging in to MCP servers, against an authorization server of the tests.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -60,7 +60,7 @@ fn logged_in(world: &World, server: &str) -> Done {
     let page = lines.find(|line| line.starts_with("http://")).expect("a page to look at");
     let answer = fetched(&page);
     let back = answer.lines().find_map(|line| line.strip_prefix("Location: ")).unwrap();
-    // Somebody who only guesses the address gets nothing, and does not end the wait.
+    // A client that only guesses the address gets nothing, and does not end the wait.
     let other = back.split("/callback").next().unwrap().to_owned() + "/";
     assert!(fetched(&other).starts_with("HTTP/1.1 404"));
     assert!(fetched(back).contains("You may close this page"));
@@ -73,8 +73,8 @@ fn call(world: &World, tool: &str) -> Done {
     world.segue(&["--config", "segue.yaml", "call", tool])
 }
 
-/// Issue 5: whoever has logged in is let in, also later and after the token has expired; the tokens are
-/// for the user alone, are told nobody else, and go to no other server.
+/// Issue 5: a logged-in user has access, also later and after the token has expired; the tokens are
+/// readable only by the user, reach no output, and go to no other server.
 #[test]
 fn a_login_is_for_one_server_and_one_user() {
     let world = World::new();

@@ -91,8 +91,8 @@ fn a_relative_program_is_found_beside_a_configuration_that_was_named_relatively(
     world.segue(&["--config", "sub/segue.yaml", "run", "c.yaml", "--yes"]).exits(0);
 }
 
-/// A tool whose definition changes after it was first seen is called by nobody, until somebody has
-/// looked at the change and accepted it.
+/// A tool whose definition changes after it was first seen is not called, until the user has
+/// accepted the change.
 #[test]
 fn a_tool_that_changed_has_to_be_accepted() {
     let world = world(&[("h", &scripted("rug_pull_at_restart starts", "h"))]);
@@ -237,7 +237,7 @@ fn a_name_in_tools_that_its_server_does_not_have_is_a_mistake() {
     };
     world.file("none.yaml", "name: none\nsteps:\n  - { id: a, tool: echo }\n");
     let said = |args: &[&str], code| named(&world, args).exits(code).stderr;
-    // Nobody knows what the server has.
+    // The tools of the server are unknown.
     tools("h:tt");
     assert!(!said(&["run", "none.yaml"], 0).contains("`h:tt`"));
     let wrong = said(&["run", "c.yaml", "--yes"], 2);
@@ -491,7 +491,7 @@ fn a_task_of_a_real_server_is_followed() {
     let run = ["run", "c.yaml", "--yes", "--json", "-i"];
     let done = with_servers(&world, &[&run[..], &["ask=false"]].concat()).exits(0).json();
     assert!(done["output"].as_str().unwrap().contains("Stage 4: Generating report"), "{done}");
-    // Nobody is there to ask: the question is declined, and the server goes on without an answer.
+    // No person can be asked: the question is declined, and the server continues without an answer.
     let done = with_servers(&world, &[&run[..], &["ask=true"]].concat()).exits(0).json();
     assert!(done["output"].as_str().unwrap().contains("User declined"), "{done}");
 }

@@ -1,4 +1,4 @@
-//! What operators see: metrics, traces, lines, manual pages, and the files to deploy with.
+//! For operators: metrics, traces, logs, manual pages, and the files to deploy with.
 
 mod collector;
 mod deploy;
@@ -60,8 +60,8 @@ fn below<'a>(spans: &'a [Span], parent: &Span) -> Vec<&'a Span> {
     found
 }
 
-/// One trace, in that of whoever asked: the run, a span per step, a span per attempt. Nothing of what
-/// was given or returned is in it (D2). A server that is called goes on in the trace.
+/// One trace, within the caller's: the run, a span per step, a span per attempt. It holds no
+/// arguments or values (D2). A called server continues the trace.
 #[test]
 fn a_run_is_one_trace_with_a_span_per_step_and_attempt() {
     let collector = Collector::start();
@@ -141,7 +141,7 @@ fn the_environment_says_where_spans_go() {
     assert_eq!(collector.services(), ["orders"]);
 }
 
-/// A run that was interrupted goes on in its trace: what began before has its beginning.
+/// A resumed run stays in its trace: spans keep their original start.
 #[test]
 fn a_run_that_goes_on_stays_in_its_trace() {
     goes_on_in_its_trace("last");
@@ -166,7 +166,7 @@ fn goes_on_in_its_trace(which: &str) {
     assert_eq!(root.parent, GIVEN[36..52]);
     let b = only(&spans, "step b");
     assert_eq!(b.parent, root.id);
-    // The call that was under way is told of by whoever goes on, with the time that it began.
+    // The process that resumes reports the call in flight, with its original start.
     let attempts = below(&spans, b);
     assert_eq!(attempts.len(), 2, "{spans:#?}");
     assert_eq!((attempts[0].attribute("error.type"), attempts[0].began), ("lost", b.began));
@@ -210,8 +210,8 @@ fn a_collector_that_was_merely_found_is_told_nothing() {
     assert_eq!(collector.spans().len(), 3);
 }
 
-/// Nobody who is not there, or does not answer, changes how a run ends, nor holds the program up for
-/// longer than the limit says.
+/// A collector that is unreachable or silent changes no run, and delays the program no longer than
+/// the limit.
 #[test]
 fn a_collector_that_is_not_there_costs_nothing_but_the_spans() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -70,8 +70,8 @@ fn a_server_answers_while_runs_evaluate() {
     assert!(took[took.len() / 2] < HEALTHY, "{took:?}");
 }
 
-/// A server that is told to end does, whatever its runs evaluate, and the runs go on next time: that they
-/// were interrupted is nothing that they did wrong.
+/// A server that is asked to stop does, whatever its runs evaluate, and the runs resume next time:
+/// the interruption is not their fault.
 #[test]
 fn a_server_ends_while_runs_evaluate() {
     let world = world();

@@ -16,7 +16,8 @@ fn lines<'a>(text: &'a str, heads: &[&str]) -> Vec<&'a str> {
     text.lines().filter(|line| heads.iter().any(|head| line.starts_with(head))).collect()
 }
 
-/// S0-45: validation, planning, execution, error handling and aggregation are told in this order.
+/// S0-45: validation, planning, execution, error handling and aggregation are reported in this
+/// order.
 #[test]
 fn a_run_tells_what_it_goes_through() {
     let told = World::with(FAILS).segue(&["run", "c.yaml", "-v", "-i", "text=ink"]).exits(1).stderr;

@@ -165,7 +165,7 @@ fn no_file_tool_reads_a_configuration_or_the_store() {
     }
 }
 
-/// D1: somebody who may run what is served stays who he is.
+/// D1: a principal that may run served compositions gains no further rights.
 #[test]
 fn a_principal_with_run_does_not_become_the_administrator() {
     let world = World::new();
@@ -299,8 +299,8 @@ fn trust_is_listed_and_forgotten_and_shows_no_secret() {
 /// What writes `done` to a file by that name.
 const WRITES: &str = "name: w\nsteps: [ { id: a, tool: files_write, parameters: { path: out/a.md, content: done } } ]\n";
 
-/// D1: a file that appears after its write was decided, while the call waits for its turn, is not replaced:
-/// nobody was asked about it.
+/// D1: a file that appears after its write was decided, while the call waits at the gate, is not
+/// replaced: no question covered it.
 #[test]
 fn what_appears_before_a_write_is_not_overwritten() {
     let world = World::with(
@@ -369,7 +369,7 @@ fn overwriting_asks_unless_the_operator_said_that_it_may() {
     assert_eq!(dry(&world), true);
     world.segue(&["run", "c.yaml", "--yes"]).exits(0);
     assert_eq!(content(), "done");
-    // For everybody, by the configuration.
+    // For every run, by the configuration.
     world.file("segue.yaml", "builtins: { files: { root: ., overwrite: ['out/*.md'] } }\n");
     assert_eq!(dry(&world), false);
     world.file("out/a.md", "mine");
@@ -415,7 +415,7 @@ fn nobody_consents_for_others() {
     world.segue(&["run", "w"]).exits(0);
 }
 
-/// D1: a run that another process goes on with asks as it would have here.
+/// D1: a run that another process resumes asks as it would have here.
 #[test]
 fn a_run_that_goes_on_elsewhere_asks_for_what_is_there_only() {
     let world = World::with(
@@ -541,7 +541,7 @@ fn a_server_that_stays_is_ended_by_the_next_segue() {
         let text = fs::read_to_string(world.path("pid")).ok()?;
         text.ends_with('\n').then(|| text.trim().to_owned())
     });
-    // Dead, not merely gone from the list: nobody waits for it.
+    // Dead, not merely removed from the list.
     let is_over = || {
         let stat = fs::read_to_string(format!("/proc/{server}/stat")).unwrap_or_default();
         stat.is_empty() || stat.rsplit(')').next().unwrap().starts_with(" Z")

@@ -596,7 +596,7 @@ fn commands_of_a_found_configuration_wait_for_trust() {
 
 #[test]
 fn a_source_that_cannot_be_reached_ends_with_4() {
-    // A port that was free a moment ago, and that nobody listens to now.
+    // A port that was free a moment ago, and that has no listener now.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -625,7 +625,7 @@ fn what_a_tool_says_cannot_command_a_terminal() {
 }
 
 #[cfg(unix)]
-/// Runs Segue at a terminal where somebody types lines when asked.
+/// Runs Segue at a terminal where a person types lines when asked.
 #[cfg(unix)]
 pub(crate) fn at_a_terminal(world: &World, lines: &str, args: &[&str]) -> Done {
     let script = repository().join("crates/segue/tests/it/at_a_terminal.py");
@@ -666,7 +666,7 @@ fn marking(parameters: &str) -> World {
     world
 }
 
-/// What somebody typed before they could read a question is no answer to it.
+/// Input typed before a question was shown is no answer to it.
 #[test]
 #[cfg(unix)]
 fn what_was_typed_before_a_question_is_no_answer() {
@@ -678,8 +678,8 @@ fn what_was_typed_before_a_question_is_no_answer() {
     assert!(world.path("marks").exists());
 }
 
-/// Whoever is asked sees every character of what they allow, what it does, and that it lasts: at a
-/// terminal, and when they look at the run that waits.
+/// The person who is asked sees every character of the arguments, the effect, and that it lasts: at
+/// a terminal, and in the view of the waiting run.
 #[test]
 #[cfg(unix)]
 fn whoever_is_asked_sees_what_they_allow() {
@@ -691,7 +691,7 @@ fn whoever_is_asked_sees_what_they_allow() {
         assert!(said.contains(&hidden.escape_default().to_string()), "{said:?}");
     }
     assert!(said.contains("may destroy something, and that cannot be undone"), "{said}");
-    // A run that waits says the same to whoever looks at it.
+    // The view of a waiting run says the same.
     world.file(
         "c.yaml",
         "name: c\nsteps: [ { id: ask, approve: { message: \"Go\\e[2J on?\\u202E\" } } ]\n",
@@ -703,7 +703,7 @@ fn whoever_is_asked_sees_what_they_allow() {
     assert!(said.contains("Go\\u{1b}[2J on?\\u{202e}"), "{said:?}");
 }
 
-/// A run goes on while somebody is asked, and ends without an answer when it is too late for one.
+/// A run continues while a person is asked, and ends without an answer when it is too late for one.
 #[test]
 #[cfg(unix)]
 fn a_question_holds_up_nobody_else() {
@@ -717,11 +717,11 @@ fn a_question_holds_up_nobody_else() {
     // Answered when something else has happened, which it would not if the run stood still.
     let until = "timeout 20 sh -c 'until test -e two.txt; do sleep 0.05; done'!!y";
     at_a_terminal(&world, until, &args).exits(0);
-    // Somebody else answers.
+    // Another process answers.
     let said = at_a_terminal(&world, &format!("{SEGUE} approve last!!"), &args).exits(0).stdout;
     let (_, behind) = said.split_once("step `ask` does not ask any more").unwrap();
     assert!(behind.contains("✓ two"), "{said}");
-    // Nobody answers in time.
+    // No answer comes in time.
     let text = fs::read_to_string(world.path("c.yaml")).unwrap();
     world.file("c.yaml", text.replace("'Go on?'", "'Go on?', timeout: 50ms"));
     let said = at_a_terminal(&world, "true!!", &args).exits(3).stdout;
@@ -729,7 +729,7 @@ fn a_question_holds_up_nobody_else() {
 }
 
 /// An atomic composition of several destructive calls asks once, and after a no nothing is called.
-/// S3-12, S3-17, S3-20, S3-21, S3-24, S3-26: where nobody can be asked the answer is no.
+/// S3-12, S3-17, S3-20, S3-21, S3-24, S3-26: where no person can be asked the answer is no.
 #[test]
 #[cfg(unix)]
 fn an_atomic_composition_asks_once() {

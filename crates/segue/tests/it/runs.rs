@@ -1,4 +1,4 @@
-//! Runs that last: history, going on, doubt, questions, taking back.
+//! Stored runs: history, resuming, doubt, questions, rollback.
 
 use std::io::{Read as _, Write as _};
 
@@ -69,7 +69,7 @@ fn a_run_goes_on_after_a_crash_at_any_write() {
         assert_eq!(crashed.code, None, "{write}: {crashed:?}");
         let resumed = world.segue(&["resume", "last", "--json"]);
         if write == 1 {
-            // A write was under way, and nobody knows whether it happened.
+            // A write was in flight, and its outcome is unknown.
             assert_eq!(resumed.exits(3).json()["waiting_for"][0]["kind"], "doubt");
             world.segue(&["resume", "last", "--assume", "failed"]).exits(4);
         } else if write == 2 {
@@ -114,7 +114,7 @@ fn a_question_outlives_the_process() {
     assert_eq!(view["waiting_for"][0]["message"], "go on with 1?");
     world.segue(&["resume", "last"]).exits(3);
     world.segue(&["approve", "last", "--step", "after"]).exits(2);
-    // Whatever the environment says, which anybody can write.
+    // Independent of the environment, which any process can set.
     let mut approve = world.command(SEGUE);
     approve.env("USER", "\u{1b}[31mroot").args(["approve", "last", "--json"]);
     let approved = crate::support::Done::of(approve.output().unwrap()).exits(0).json();
@@ -150,7 +150,7 @@ fn an_answer_shows_its_question() {
     assert!(!said.contains("asks: "), "{said}");
 }
 
-/// A1: a no and a cancelling have somebody who said it, too.
+/// A1: a denial and a cancel record who made them, too.
 #[test]
 fn whoever_refuses_or_cancels_is_named() {
     let world = World::with(ASK);
@@ -282,7 +282,7 @@ fn a_question_can_be_denied_and_a_waiting_run_cancelled() {
     assert!(world.segue(&["cancel", "last"]).exits(1).stderr.contains("is over"));
 }
 
-/// Whoever follows a run follows that one, until nobody works on it.
+/// Following a run ends when no process drives it.
 #[test]
 fn a_run_that_nobody_works_on_is_not_followed_for_ever() {
     let world = World::with(ASK);
@@ -294,7 +294,7 @@ fn a_run_that_nobody_works_on_is_not_followed_for_ever() {
     assert_eq!(watched.json()["status"], "running");
 }
 
-/// What `last` is when somebody begins to follow it stays so.
+/// `last` is resolved once, when following begins.
 #[test]
 fn another_run_does_not_disturb_who_follows_one() {
     use std::io::{BufRead as _, BufReader};
@@ -314,7 +314,7 @@ fn another_run_does_not_disturb_who_follows_one() {
     let mut said = BufReader::new(watch.stderr.take().unwrap()).lines().map(Result::unwrap);
     said.find(|line| line.starts_with("[nap]")).unwrap();
     world.segue(&["run", "d.yaml"]).exits(0);
-    // Not from when somebody began to look.
+    // Not from when following began.
     let done = said.find(|line| line.starts_with("[nap] done in")).unwrap();
     assert!(done.starts_with("[nap] done in 3"), "{done}");
     assert!(said.last().unwrap().starts_with("slow: success"));
@@ -322,7 +322,7 @@ fn another_run_does_not_disturb_who_follows_one() {
     assert_eq!(slow.wait().unwrap().code(), Some(0));
 }
 
-/// S7: what was done is taken back once, when somebody wants it.
+/// S7: a finished run is rolled back once, on request.
 #[test]
 fn a_finished_run_is_taken_back_by_hand() {
     let world = World::with(NOTE);
@@ -330,7 +330,7 @@ fn a_finished_run_is_taken_back_by_hand() {
     let back = world.segue(&["rollback", "last", "--json"]).exits(0).json();
     assert_eq!((&back["status"], &back["errors"]), (&json!("rolled_back"), &json!([])));
     assert_eq!(checkpoints(&world), 0);
-    // There is nothing left to take back.
+    // There is nothing left to roll back.
     world.segue(&["rollback", "last", "--json"]);
     assert_eq!(last(&world)["status"], "rolled_back");
 }
@@ -477,7 +477,7 @@ fn a_secret_that_a_run_is_given_is_written_nowhere() {
     assert!(done.stderr.contains("the value of `PIN_TOKEN` is too short"), "{}", done.stderr);
     let seen = done.stdout + &done.stderr + &everything(&world);
     assert!(!seen.contains("canary-7f3a9b"), "{seen}");
-    // Whoever goes on with such a run has not got it.
+    // A process that resumes such a run does not have the value.
     assert_eq!(run(&["-q", "--inject", "crash-after=2"]).code, None);
     let resumed = world.segue(&["resume", "last", "--json"]).exits(1).json();
     assert_eq!(resumed["errors"][0]["code"], "policy-violation", "{resumed}");
@@ -573,7 +573,7 @@ fn a_run_begins_again_at_a_step_with_edited_input() {
     assert_eq!(again["results"]["say"], json!({ "id": first["results"]["save"]["id"], "m": 2 }));
     assert_eq!(again["results"]["aside"], json!({ "m": 1 }), "it has nothing to do with `say`");
     assert_eq!((&again["steps_executed"], checkpoints(&world)), (&json!(1), 1));
-    // What another run did is not this one's to take back.
+    // A step of another run is not rolled back by this one.
     world.segue(&["rollback", again["run_id"].as_str().unwrap()]).exits(0);
     assert_eq!(checkpoints(&world), 1);
     let wrong = world.segue(&["run", "c.yaml", "--from", "sey", "--run", "last"]).exits(2);

@@ -1,5 +1,5 @@
-//! The examples of the documents that Segue is made of: each runs as it is written there, and comes
-//! to what is said there.
+//! The examples of the documents that Segue is based on: each runs as written there, with the
+//! result stated there.
 //!
 //! A folder below `tests/seeds` holds a fenced block of a document, byte for byte (`block.yaml` or
 //! `block.json`), and `case.yaml`: the tools of a local MCP server, and runs with their calls and

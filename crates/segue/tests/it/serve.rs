@@ -190,7 +190,7 @@ fn numbers_arrive_exactly() {
     assert_eq!(value(&host.answer(7)["result"])["text"], "18446744073709551617!");
 }
 
-/// Numbers that no float holds leave as they are, also in the value, and nobody can make up one.
+/// Numbers that no float holds stay exact, also in the value, and no text can forge one.
 #[test]
 fn numbers_leave_exactly() {
     let big = "name: big\nsteps: [ { id: a, tool: echo, parameters: { n: 18446744073709551617, pi: 3.14159265358979323846264338327950288 } } ]\noutput: '{{ a }}'\n";
@@ -203,7 +203,7 @@ fn numbers_leave_exactly() {
     }
 }
 
-/// Lines that are no messages are answered, and hurt nobody.
+/// Lines that are no messages are answered, and do no harm.
 #[test]
 fn nonsense_is_answered_and_survived() {
     let world = world("limits: { mcp_message_bytes_max: 20000 }\n", &[("double", DOUBLE)]);
@@ -406,7 +406,7 @@ output: { name: '{{ who.data.name }}', by: '{{ who.by }}' }
     host.reply(&asked, json!({ "action": "accept", "content": { "name": "Ada" } }));
     let expected = json!({ "name": "Ada", "by": "the user of raw" });
     assert_eq!(value(&host.answer(id)["result"]), expected);
-    // Nobody to ask: the run waits, and says how it can be answered.
+    // No person to ask: the run waits, and says how it can be answered.
     let mut host = Host::legacy(&world, &json!({}));
     let waiting = host.call("ask", json!({}));
     assert!(error(&waiting).contains("segue approve"), "{}", text(&waiting));
@@ -417,7 +417,7 @@ output: { name: '{{ who.data.name }}', by: '{{ who.by }}' }
     assert_eq!(ended["status"], "cancelled");
 }
 
-/// A run that takes longer than its caller waits goes on, and is asked for by its id.
+/// A run that takes longer than its caller waits continues, and is found by its id.
 #[test]
 fn a_long_run_gives_a_reference() {
     let world = world("limits: { served_wait_ms: 50 }\n", &[("slow", SLOW)]);
@@ -449,7 +449,7 @@ fn progress_is_told_to_who_asks_for_it() {
     }
 }
 
-/// Whoever cancels a call ends its run.
+/// Cancelling a call cancels its run.
 #[test]
 fn a_cancelled_call_ends_its_run() {
     let world = world("", &[("slow", SLOW)]);
@@ -515,7 +515,7 @@ fn a_large_result_is_a_link() {
     }
 }
 
-/// A configuration that changes changes what is offered, and clients are told.
+/// A changed configuration changes the offered tools, and clients are notified.
 #[test]
 fn a_changed_configuration_is_served() {
     let world = world("", &[("double", DOUBLE)]);
@@ -527,7 +527,7 @@ fn a_changed_configuration_is_served() {
     assert_eq!(value(&host.call("slow", json!({ "ms": 1 }))), json!({ "n": 1 }));
 }
 
-/// Files that change change what is offered, and clients are told.
+/// Changed files change the offered tools, and clients are notified.
 #[test]
 fn a_changed_file_is_served() {
     let world = world("", &[("double", DOUBLE)]);
@@ -577,7 +577,7 @@ fn ended_in_the_middle(world: &World, signal: rustix::process::Signal) -> (Host,
     (host, told)
 }
 
-/// Killed in the middle, a run goes on at the next start and is found under its id. Runs whose tools
+/// Killed in the middle, a run resumes at the next start and is found by its id. Runs whose tools
 /// are not ours are left alone.
 #[cfg(unix)]
 #[test]
@@ -617,8 +617,8 @@ fn a_run_of_another_project_is_left_alone() {
     assert_eq!(value(&host.call("slow", json!({ "ms": 1 }))), json!({ "n": 1 }));
 }
 
-/// What is made at run time is nobody's to promise: it taints the hints, and a yes to an atomic
-/// composition does not cover it.
+/// The effect of a composition made at run time cannot be declared: it weakens the hints, and the
+/// approval of an atomic composition does not cover it.
 #[test]
 fn a_yes_covers_what_was_declared() {
     let expanding = "\
@@ -659,7 +659,7 @@ steps:
     assert!(!world.path("x").exists());
 }
 
-/// Whoever ends Segue in the middle finds the run where it was: its calls are not failures.
+/// Stopping Segue during a run leaves the run where it was: its calls are not failures.
 #[cfg(unix)]
 #[test]
 fn a_run_is_left_where_it_was_when_segue_is_told_to_end() {

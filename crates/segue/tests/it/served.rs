@@ -1,4 +1,4 @@
-//! `segue serve` in a world, and a client of few words that sees every byte.
+//! `segue serve` in a temporary folder, and a minimal client that sees every byte.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

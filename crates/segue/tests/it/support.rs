@@ -29,12 +29,12 @@ impl World {
         World { dir, is_found: false }
     }
 
-    /// A world whose `segue.yaml` nobody has named, so that it waits for trust.
+    /// A folder whose `segue.yaml` was discovered, not named, so that it needs trust.
     pub(crate) fn found() -> World {
         World::new().merely_found()
     }
 
-    /// The same world, whose `segue.yaml` nobody has named.
+    /// The same folder, whose `segue.yaml` was discovered, not named.
     pub(crate) fn merely_found(self) -> World {
         World { is_found: true, ..self }
     }

@@ -1,5 +1,5 @@
-//! MCP servers that tell what they were trusted with, and servers that cannot be used: what is said of
-//! them, at every surface.
+//! MCP servers that leak their secrets, and servers that cannot be used: the messages about them,
+//! on every surface.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -65,8 +65,8 @@ fn segue(world: &World, args: &[&str]) -> Done {
     Done::of(command.args(args).output().unwrap())
 }
 
-/// D2, reliability.md row 21: whatever a server tells of its secret, and wherever, nobody else does: not
-/// the command line, the journal, what was recorded, MCP or REST.
+/// D2, reliability.md row 21: a secret that a server leaks, in whatever form, goes no further: not
+/// to the command line, the journal, the record, MCP or REST.
 #[test]
 fn a_secret_that_a_server_tells_goes_no_further() {
     let modes = ["start", "fails", "refuses", "dies", "asks", "lists", "http_start", "http_call"];

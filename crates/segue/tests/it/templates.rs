@@ -1,4 +1,4 @@
-//! The template library: what comes with Segue does what it says, and people keep their own.
+//! The template library: the shipped templates work as described, and users store their own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -254,7 +254,7 @@ fn templates_of_integration() {
     assert_eq!(posted, json!({ "status": 201, "files": 2 }));
     let hooked = state.lock().unwrap().records.pop().unwrap();
     assert_eq!((&hooked["folder"], &hooked["files"]), (&json!("notes"), &json!(2)));
-    // What was made is taken back when the next one is refused.
+    // The created record is rolled back when the service refuses the next one.
     *state.lock().unwrap() = Service { refuses: Some(2), ..Service::default() };
     let sync = ["templates", "run", "sync-records-v1", "-i", &from, "-i", &to, "--yes"];
     let view = view(&world, 1, &sync);

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{World, copy_folder, files_below, json, repository};
 
-/// Reads, then saves; takes the saving back when the check at the end fails.
+/// Reads, then saves; rolls the saving back when the check at the end fails.
 const NOTE: &str = "\
 name: note
 input: { type: object, required: [text], properties: { text: { type: string } } }
@@ -108,7 +108,7 @@ fn a_build_server_reads_the_report() {
     }
 }
 
-/// A recorded run is told again, and a changed composition is not what was recorded.
+/// A recorded run is replayed, and a changed composition fails the recorded test.
 #[test]
 fn a_recorded_run_is_a_test_that_passes_until_the_composition_changes() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! The rules of the house, held by looking at its files.
+//! The rules for the repository, checked on its files.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -98,7 +98,7 @@ fn a_composition_is_held_to_its_toolset() {
     assert_eq!(view["status"], "success");
 }
 
-/// SX-05: what is made at run time, and what is called by itself.
+/// SX-05: compositions made at run time, and direct calls.
 #[test]
 fn each_call_is_held_to_the_toolset() {
     let world = world();
@@ -125,7 +125,7 @@ steps:
     world.segue(&["call", "echo", "-i", "x=1", "--toolset", "safe"]).exits(0);
 }
 
-/// A run that was interrupted goes on within the toolset of whoever goes on with it.
+/// An interrupted run resumes within the toolset of the process that resumes it.
 #[test]
 fn a_run_goes_on_within_a_toolset() {
     let world = world();
@@ -172,7 +172,7 @@ fn guards_bound_what_runs() {
     assert!(view["errors"].to_string().contains("timeout"), "{view}");
 }
 
-/// What takes a step back by the tool's own word is part of the tool, and goes on being allowed.
+/// A rollback that a tool declares is part of the tool, and stays allowed.
 #[test]
 fn what_was_done_is_taken_back_within_a_toolset() {
     let world = world();

@@ -12,7 +12,7 @@ use crate::serve::host::Host;
 use crate::served::{Served, TOKEN};
 use crate::support::{Done, SEGUE, World, json, until};
 
-/// What stands for a secret. Nothing about its look says that it is one.
+/// A secret whose form does not look like one.
 const CANARY: &str = "canary";
 
 /// Configurations with a mistake and a secret near it, and a word that the finding still shows.
@@ -281,7 +281,7 @@ fn what_is_not_trusted_needs_no_variables() {
     }
 }
 
-/// What is not trusted does not see the environment.
+/// An untrusted configuration does not see the environment.
 #[test]
 fn what_is_not_trusted_is_not_given_variables() {
     let world = World::found();
@@ -299,7 +299,8 @@ fn what_is_not_trusted_is_not_given_variables() {
     assert!(tools().exits(0).stdout.contains(CANARY));
 }
 
-/// The note says what has no effect, once, and with names that command no terminal.
+/// The note names the settings without effect, once, and with names that contain no terminal
+/// controls.
 #[test]
 fn the_note_about_trust_is_right_and_said_once() {
     let note = |text: &str, args: &[&str]| -> String {
@@ -329,7 +330,7 @@ fn the_note_about_trust_is_right_and_said_once() {
     assert!(three.contains(said), "{three}");
 }
 
-/// A command line that somebody wrote as one text is shown without its secrets, too.
+/// A command line written as one text is shown without its secrets, too.
 #[test]
 fn trust_shows_no_secret_of_a_command_in_one_text() {
     let world = World::found();

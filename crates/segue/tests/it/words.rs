@@ -1,4 +1,4 @@
-//! Plans from words, with the built program: a model and an MCP server of the tests' own.
+//! Plans from natural language, with the built program, and a model and an MCP server of the tests.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -151,7 +151,7 @@ fn an_author_and_then_a_blog() {
         "{unknown}"
     );
 
-    // The same words need no model; others that are alike are told what worked.
+    // The same words need no model; for similar ones the output names the plan that worked before.
     assert_eq!(model.asked(), 1);
     let same = segue(&world, &["plan", "--ask", QUERY, "--json"]).exits(0).json();
     assert_eq!(same["origin"]["used_before"]["plan_id"], plan);
@@ -283,7 +283,7 @@ fn a_model_that_was_merely_found_is_not_asked() {
     world.segue(&["plan", "--ask", "say more"]).exits(1);
 }
 
-/// At a terminal a person decides what is kept and what is used again.
+/// At a terminal a person decides which plan is kept and which is reused.
 #[test]
 fn a_person_decides_at_a_terminal() {
     let model = Model::saying(&[

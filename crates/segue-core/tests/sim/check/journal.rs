@@ -1,4 +1,4 @@
-//! J: the journal, and what is read back from it.
+//! J: the journal, and its replay.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) verdict: &'a Verdict,
 }
 
-/// What is wrong, or nothing.
+/// A violation, or nothing.
 pub(crate) type Finding = Result<(), String>;
 
 /// A promise: its name and the function that checks it.

@@ -26,7 +26,8 @@ pub(super) fn e1_settled_is_settled(evidence: &Evidence<'_>) -> Finding {
     Ok(())
 }
 
-/// A call leaves only in the turn that announces it, with what was announced; so does a question.
+/// A call is sent only in the turn that announces it, with the announced arguments; so is a
+/// question.
 pub(super) fn e2_announced_before_done(evidence: &Evidence<'_>) -> Finding {
     for turn in &evidence.story.turns {
         let entries = &evidence.story.journal[turn.entries.clone()];

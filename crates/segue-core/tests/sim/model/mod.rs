@@ -191,7 +191,7 @@ impl Model<'_> {
         self.activations[&self.trace.frame(frame).activation].strategy
     }
 
-    /// A failed step stops its body, unless the strategy goes on.
+    /// A failed step stops its body, unless the strategy continues.
     fn stops(&self, node: NodeId, failure: &Failure) -> bool {
         let action = self.trace.step(node).on_failure.action;
         self.strategy(node.frame) != Strategy::PartialSuccess
@@ -224,7 +224,7 @@ impl Model<'_> {
         facts.map(|at| &journal[*at]).find(|entry| settles(&entry.fact)).map(|entry| entry.seq)
     }
 
-    /// Where a step is first heard of.
+    /// Where a step first occurs in the journal.
     fn began(&self, node: NodeId) -> Option<u64> {
         let facts = self.trace.facts(node).iter();
         facts

@@ -586,7 +586,7 @@ fn asks(tool: &ToolSpec) -> bool {
     tool.composition.is_none() && (unknown_or_worse || tool.confirm == ConfirmPolicy::Always)
 }
 
-/// The code of what is not in doubt.
+/// The code of a failure that is not in doubt.
 fn certain(code: Code) -> Code {
     if code == Code::InDoubt { Code::Unreachable } else { code }
 }

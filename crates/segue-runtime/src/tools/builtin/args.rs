@@ -1,7 +1,7 @@
 //! Arguments → Rust values, by name.
 //!
-//! The engine has checked them against the tool's schema; what is missing here all the same is a
-//! caller's mistake and ends in `input-schema`, never in a panic.
+//! The engine has checked them against the tool's schema. An argument that is missing all the same
+//! is the caller's mistake: it ends in `input-schema`, never in a panic.
 
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl<'a> ToolArgs<'a> {
 
     pub(super) fn count(self, name: &str) -> Result<Option<u64>, ToolError> {
         let Some(value) = self.value(name) else { return Ok(None) };
-        // `3.0` is an integer to JSON Schema, so it is one here.
+        // JSON Schema counts `3.0` as an integer, so it is accepted.
         let whole =
             |float: f64| ((0.0..2e15).contains(&float) && float.fract() == 0.0).then_some(float);
         #[expect(
@@ -65,12 +65,12 @@ impl<'a> ToolArgs<'a> {
         value.as_f64().ok_or_else(|| wrong(name, "is not a number"))
     }
 
-    /// A list of texts; none when it is absent.
+    /// A list of texts; empty when it is absent.
     pub(super) fn texts(self, name: &str) -> Result<Vec<&'a str>, ToolError> {
         let Some(value) = self.value(name) else { return Ok(Vec::new()) };
         let items = value.as_array().ok_or_else(|| wrong(name, "is not a list"))?;
         let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
-        texts.ok_or_else(|| wrong(name, "holds something that is not text"))
+        texts.ok_or_else(|| wrong(name, "has an item that is not text"))
     }
 }
 

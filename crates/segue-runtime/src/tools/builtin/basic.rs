@@ -1,4 +1,4 @@
-//! `echo`, `fail` and `sleep`: what tests and examples are made of.
+//! `echo`, `fail` and `sleep`, for tests and examples.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -58,7 +58,7 @@ impl ToolRunner for Echo {
     }
 }
 
-/// Counters that `fail` keeps; the oldest goes first.
+/// How many counters `fail` keeps; the oldest is dropped first.
 const COUNTERS_MAX: usize = 10_000;
 
 #[derive(Default)]
@@ -66,7 +66,7 @@ struct Fail {
     calls: Mutex<Calls>,
 }
 
-/// How often each step of a run has called.
+/// How many calls each step of a run has made.
 #[derive(Default)]
 struct Calls {
     by_step: BTreeMap<(Arc<str>, Arc<str>), u64>,
@@ -86,7 +86,7 @@ impl Calls {
         }
         let count = self.by_step.entry(step).or_default();
         *count += 1;
-        // The attempt is in the journal and survives a restart, which the counter does not.
+        // The attempt is in the journal and survives a restart; the counter does not.
         u64::from(call.attempt).max(*count)
     }
 }

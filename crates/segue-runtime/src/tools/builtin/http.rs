@@ -1,4 +1,4 @@
-//! `http_get` and `http_request`: any public address, and what the operator opened beside.
+//! `http_get` and `http_request`: any public address, and those that the operator opened.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const ANSWER: &str = r#"{"type":"object","required":["status","headers","body"],
 
 const GET: BuiltinSpec = BuiltinSpec {
     name: "http_get",
-    description: "Reads an address over HTTP; any status but 2xx is a failure",
+    description: "Sends an HTTP GET request; a status other than 2xx is a failure",
     input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
         "url":{"type":"string","minLength":1},
         "headers":{"type":"object","additionalProperties":{"type":"string"}},
@@ -44,7 +44,7 @@ const GET: BuiltinSpec = BuiltinSpec {
 
 const REQUEST: BuiltinSpec = BuiltinSpec {
     name: "http_request",
-    description: "Sends an HTTP request of any method; any status but 2xx is a failure",
+    description: "Sends an HTTP request with any method; a status other than 2xx is a failure",
     input: r#"{"type":"object","required":["url"],"additionalProperties":false,"properties":{
         "method":{"type":"string","default":"GET"},
         "url":{"type":"string","minLength":1},
@@ -53,7 +53,7 @@ const REQUEST: BuiltinSpec = BuiltinSpec {
         "body":{"description":"text is sent as it is, anything else as JSON"},
         "timeout_ms":{"type":"integer","minimum":1,"default":60000}}}"#,
     output: ANSWER,
-    // The method is known only when the call is made, so the worst one counts.
+    // The method is known only at the call, so the worst one is assumed.
     annotations: Annotations {
         read_only: Some(false),
         destructive: Some(true),
@@ -61,7 +61,7 @@ const REQUEST: BuiltinSpec = BuiltinSpec {
         open_world: Some(true),
     },
     rollback: BuiltinRollback::Impossible(
-        "what a request does to another system is known to nobody here",
+        "Segue does not know what a request changes in another system",
     ),
     confirm: ConfirmPolicy::ByEffect,
 };
@@ -74,7 +74,7 @@ pub(super) fn tools(allow: &[String], limits: &Arc<Limits>) -> Vec<Tool> {
 }
 
 struct Http {
-    /// Or the rule of the operator that cannot be read: then nothing is sent at all.
+    /// The client, or the operator's rule that does not parse: then no request is sent.
     engine: Result<Arc<HttpClient>, String>,
     reads_only: bool,
 }

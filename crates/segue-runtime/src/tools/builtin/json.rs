@@ -21,7 +21,7 @@ const QUERY: BuiltinSpec = BuiltinSpec::reads(
 );
 
 pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
-    // Slow: the work of a program does not follow from the size of its input.
+    // `slow`: the size of the input says nothing about how long a program runs.
     vec![QUERY.tool(Arc::new(Pure { limits: limits.clone(), run: query, slow: true }))]
 }
 

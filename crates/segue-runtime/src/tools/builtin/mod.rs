@@ -1,9 +1,9 @@
-//! The built-in tools: enough that a fresh machine runs real compositions with no server.
+//! The built-in tools: enough to run real compositions on a fresh machine without a server.
 //!
 //! Each family is one file with a table that declares its tools and a function for each. Declaring
-//! is all that happens here: no file, database or connection is opened before a tool is called.
+//! a tool opens no file, database or connection; calling it does.
 //!
-//! Not here: retrying, waiting and confirming (the core's), tools that configuration declares
+//! Not here: retries, waiting and confirmation (the core's), tools that the configuration declares
 //! ([`super::command`], [`super::http`]).
 
 mod args;
@@ -31,26 +31,26 @@ pub use files::ProtectedFiles;
 
 use super::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// Where the built-in tools may work, and how much.
+/// The configuration of the built-in tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuiltinConfig {
     /// The directory that the file tools never leave.
     pub files_root: PathBuf,
-    /// What they do not touch although it lies in there.
+    /// Segue's own files, which the file tools do not touch even below this directory.
     pub own_files: ProtectedFiles,
-    /// Patterns of files below it that may be overwritten without a question.
+    /// Patterns of files below it that may be overwritten without asking.
     pub overwrite: Vec<String>,
     /// Hosts that the HTTP tools may reach although they are not public: `127.0.0.1:*`,
     /// `intranet.example:443`, `10.0.0.0/8:*`.
     pub http_allow: Vec<String>,
-    /// Where checkpoints are kept.
+    /// Where checkpoints are stored.
     pub checkpoints: CheckpointLocation,
-    /// What a value may cost.
+    /// The limits.
     pub limits: Limits,
 }
 
 impl Default for BuiltinConfig {
-    /// The working directory, nothing of its own in it, public hosts, and no memory of checkpoints.
+    /// The working directory without protected files, public hosts only, and checkpoints in memory.
     fn default() -> BuiltinConfig {
         BuiltinConfig {
             files_root: PathBuf::from("."),
@@ -63,12 +63,12 @@ impl Default for BuiltinConfig {
     }
 }
 
-/// Where checkpoints are kept.
+/// Where checkpoints are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckpointLocation {
-    /// Nowhere: they end with the process.
+    /// In memory: they end with the process.
     Memory,
-    /// In an SQLite file, which may be shared with other tables and other processes.
+    /// In an SQLite file, which may hold other tables and be shared with other processes.
     File(PathBuf),
 }
 
@@ -85,11 +85,11 @@ pub fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     tools
 }
 
-/// The tools that touch nothing: what they answer follows from their arguments, at once.
+/// Tools without side effects: their answers follow from their arguments, at once.
 pub fn pure() -> Vec<ToolId> {
     let limits = Arc::new(Limits::default());
     let mut tools = basic::tools();
-    // It takes its time, which tests do not have.
+    // `sleep` takes time, which tests do not have.
     tools.retain(|tool| tool.spec.id.name() != "sleep");
     tools.extend(text::tools(&limits));
     tools.extend(json::tools(&limits));
@@ -97,7 +97,7 @@ pub fn pure() -> Vec<ToolId> {
     tools.into_iter().map(|tool| tool.spec.id.clone()).collect()
 }
 
-/// A tool as its family's table declares it.
+/// A row in the table of a family.
 struct BuiltinSpec {
     name: &'static str,
     description: &'static str,
@@ -110,10 +110,10 @@ struct BuiltinSpec {
     confirm: ConfirmPolicy,
 }
 
-/// How a built-in tool's work is taken back.
+/// How a built-in tool is rolled back.
 enum BuiltinRollback {
     NotNeeded,
-    /// The tool that takes it back, and its arguments.
+    /// The tool that rolls it back, and its arguments.
     Call(&'static str, &'static [(&'static str, &'static str)]),
     Impossible(&'static str),
 }
@@ -126,8 +126,8 @@ const READS: Annotations = Annotations {
     open_world: Some(false),
 };
 
-/// Changes something that its rollback puts back. Not idempotent: a second call would take the
-/// first one's work for what was there before, and its rollback would restore that.
+/// Changes something that its rollback restores. Not idempotent: a second call would record the
+/// first one's result as the previous content, and its rollback would restore that.
 const WRITES: Annotations = Annotations {
     read_only: Some(false),
     destructive: Some(false),
@@ -179,8 +179,8 @@ impl BuiltinRollback {
     }
 }
 
-/// A schema from our own tables. Text that is no JSON stays behind as a schema that `check`
-/// refuses, so that a slip in a table fails the tests and not a user's process.
+/// Parses a schema of our own tables. Invalid JSON becomes a schema that `check` rejects, so that a
+/// mistake in a table fails the tests and not a user's process.
 fn schema(json: &str) -> Arc<Schema> {
     Arc::new(Schema::new(parsed(json)))
 }
@@ -199,7 +199,7 @@ struct Pure {
 
 type PureFn = fn(&Value, &Limits) -> Result<Value, ToolError>;
 
-/// Arguments above this size are worked on beside the event loop, which costs two thread switches.
+/// Larger arguments are handled on a blocking thread, which costs two thread switches.
 const INLINE_BYTES_MAX: usize = 32 * 1024;
 
 #[async_trait]
@@ -213,22 +213,22 @@ impl ToolRunner for Pure {
     }
 }
 
-/// Does blocking work beside the event loop. Work that has begun is finished even when its caller
-/// is gone: stopping a write half-way would be worse.
+/// Runs blocking work on another thread. It runs to its end even when the caller is gone: stopping
+/// a write half-way would be worse.
 async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ToolError> + Send + 'static,
 ) -> Result<T, ToolError> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| {
-        Err(ToolError::refused(Code::Internal, "the tool stopped in the middle of its work"))
-    })
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|_| Err(ToolError::refused(Code::Internal, "the tool's own code panicked")))
 }
 
-/// The failure of a bound, named.
+/// The failure for an exceeded limit.
 fn over_limit(what: &str, max: usize, unit: &str) -> ToolError {
     ToolError::refused(Code::Limit, format!("{what} is over the limit of {max} {unit}"))
 }
 
-/// A measure as a number that people can read.
+/// A number rounded for people.
 fn rounded(number: f64) -> Value {
     let number = (number * 1e6).round() / 1e6;
     Value::Number(Number::Float(if number.is_finite() { number } else { 0.0 }))

@@ -1,7 +1,7 @@
-//! `text_*`: small, pure work on text, every result bounded while it is made.
+//! `text_*`: small, pure functions on text; every result is limited while it grows.
 //!
-//! Patterns run on the linear `regex` engine, and all their matches are bounded by what finding them
-//! takes, so no text can make one stall.
+//! Patterns run on the linear `regex` engine, and the work to find all matches is limited, so no
+//! text can make one stall.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::args::ToolArgs;
 use super::{BuiltinSpec, Pure, PureFn, over_limit};
 use crate::tools::{Tool, ToolError};
 
-/// Parts or matches in one result.
+/// How many parts or matches one result holds.
 const ITEMS_MAX: usize = 100_000;
 
 const TOOLS: &[(BuiltinSpec, PureFn)] = &[
@@ -155,7 +155,7 @@ fn replace_text(
 ) -> Result<(Value, usize), ToolError> {
     let mut out = Bounded::new(limits);
     let (mut end, mut replacements) = (0, 0);
-    // An empty text is found between all characters; replacing there is nobody's wish.
+    // An empty text occurs between all characters; replacing there is never intended.
     for (start, found) in text.match_indices(find).filter(|(_, found)| !found.is_empty()) {
         out.push(&text[end..start])?;
         out.push(replace)?;
@@ -189,7 +189,7 @@ fn replace_pattern(
     Ok((out.finish()?, replacements))
 }
 
-/// The most that an expansion may come to: each `$` may stand for the whole match.
+/// The longest possible expansion: each `$` may stand for the whole match.
 fn expanded_len_max(captures: &Captures<'_>, replace: &str) -> usize {
     let longest = captures.get(0).map_or(0, |found| found.len());
     replace.len().saturating_add(replace.matches('$').count().saturating_mul(longest))
@@ -238,7 +238,7 @@ fn truncate(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     if text.char_indices().nth(max).is_none() {
         return Ok(truncated(Value::String(text.clone()), false));
     }
-    // An ellipsis that does not fit is left out rather than cut.
+    // An ellipsis that does not fit is left out, not cut.
     let ellipsis = args.text_or("ellipsis", "…")?;
     let width = ellipsis.chars().count();
     let (kept, ellipsis) = if width <= max { (max - width, ellipsis) } else { (max, "") };
@@ -259,7 +259,7 @@ fn stats(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     ]))
 }
 
-/// A pattern that may be held against this text.
+/// A pattern that is affordable for this text.
 fn pattern(pattern: &str, text: &str) -> Result<Pattern, ToolError> {
     let pattern = Pattern::new(pattern).map_err(unusable)?;
     if !pattern.is_affordable(text.len()) {
@@ -274,7 +274,7 @@ fn unusable(error: PatternError) -> ToolError {
     ToolError::refused(code, error.message)
 }
 
-/// A text that may not outgrow a value.
+/// A text that is limited to the size of a value.
 struct Bounded {
     text: String,
     bytes_max: usize,
@@ -318,7 +318,8 @@ mod tests {
         }
     }
 
-    /// A pattern that looks at all the rest before each match ends; 100,000 ordinary matches are found.
+    /// A pattern that scans all the rest before each match is refused; 100,000 ordinary matches are
+    /// found.
     #[test]
     fn all_matches_take_a_bounded_time() {
         let limits = Limits::default();
@@ -330,7 +331,7 @@ mod tests {
             let extracted = extract(&Value::object([text, ("pattern", pattern.into())]), &limits);
             [code(replaced), code(extracted)]
         };
-        // The places of what never matches count, too.
+        // Positions that never match count, too.
         let dear = "x{300}|.*[^A-Z]|[A-Z]";
         assert_eq!(both(dear, &"A".repeat(100_000)), [Some(Code::Limit); 2]);
         assert_eq!(both(r"\b\w", &"wörter ab ".repeat(50_000)), [None; 2]);

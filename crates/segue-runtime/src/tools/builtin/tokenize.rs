@@ -1,6 +1,6 @@
-//! Text → words that carry meaning, for searching and for summaries.
+//! Text → meaningful words, for search and summaries.
 
-/// Words of English that say nothing about a text.
+/// English stop words.
 const COMMON: &[&str] = &[
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be",
     "because", "been", "before", "being", "but", "by", "can", "could", "did", "do", "does", "each",
@@ -13,12 +13,12 @@ const COMMON: &[&str] = &[
     "you", "your",
 ];
 
-/// Whether a word, in lower case, says nothing about the text that it stands in.
+/// Whether a lower-case word is a stop word.
 pub(super) fn is_common(word: &str) -> bool {
     COMMON.binary_search(&word).is_ok()
 }
 
-/// The words of a text in lower case. Scripts without spaces give one word a character.
+/// The words of a text in lower case. In scripts without spaces each character is a word.
 pub(super) fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|c: char| !c.is_alphanumeric())
         .flat_map(|run| {

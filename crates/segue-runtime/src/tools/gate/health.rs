@@ -1,37 +1,37 @@
-//! What a tool may still be asked: a budget of retries and a breaker, without a clock.
+//! The health of a tool: a retry budget and a circuit breaker, without a clock.
 //!
-//! Time comes in as milliseconds since any fixed moment. Both protect a source that is in trouble
-//! from everybody trying again at once; neither is noticed while it is well.
+//! Time is passed in as milliseconds since any fixed moment. Both protect a failing source from a
+//! storm of retries; neither has an effect while the source is healthy.
 
 use segue_core::limits::Limits;
 
-/// The health of one tool, as its calls have shown it.
+/// The health of one tool, derived from its calls.
 #[derive(Debug)]
 pub(super) struct Health {
     budget: RetryBudget,
     breaker: CircuitBreaker,
 }
 
-/// Why a call must not leave.
+/// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GateRefusal {
     /// Too many of the latest calls were retries.
     NoBudget,
-    /// The breaker is open, for this long or until its probe has an answer.
+    /// The breaker is open, for this long or until its probe is answered.
     Open {
-        /// When to come back.
+        /// When a call may be tried again.
         retry_after_ms: u64,
     },
 }
 
-/// What a call has shown of its tool's source.
+/// What a call shows about its tool's source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallOutcome {
-    /// It answered, even if with a refusal.
+    /// It answered, even if it refused.
     Answered,
-    /// It could not be reached, or kept silent.
+    /// It could not be reached, or did not answer.
     Absent,
-    /// Nothing: the call was given up from our side.
+    /// Nothing: the call was abandoned.
     None,
 }
 
@@ -40,12 +40,12 @@ impl Health {
         Health { budget: RetryBudget::new(limits), breaker: CircuitBreaker::new(limits) }
     }
 
-    /// Whether it is known already that a call would be refused.
+    /// Whether a call would be refused now.
     pub(super) fn check(&self, now_ms: u64) -> Result<(), GateRefusal> {
         self.breaker.check(now_ms)
     }
 
-    /// Lets a call leave; true when it is the one that shows whether the source is back.
+    /// Admits a call; true when it is the probe that shows whether the source is back.
     pub(super) fn admit(&mut self, now_ms: u64, is_retry: bool) -> Result<bool, GateRefusal> {
         self.breaker.check(now_ms)?;
         if is_retry {
@@ -56,16 +56,16 @@ impl Health {
         Ok(self.breaker.enter())
     }
 
-    /// A call that had left is over.
+    /// Records the end of an admitted call.
     pub(super) fn settle(&mut self, now_ms: u64, is_probe: bool, sign: CallOutcome) {
         self.breaker.settle(now_ms, is_probe, sign);
     }
 }
 
-/// One retry, in the unit that fractions of it are counted in.
+/// One retry, in the unit of the budget.
 const RETRY: u64 = 1_000;
 
-/// A token bucket: every first attempt earns a part of a retry, every second of time some more.
+/// A token bucket: every first attempt earns a fraction of a retry, and so does every second.
 #[derive(Debug)]
 struct RetryBudget {
     /// In thousandths of a retry.
@@ -110,12 +110,12 @@ impl RetryBudget {
     }
 }
 
-/// Closed while the source answers; open after too many calls in a row that it did not answer; then
-/// one call at a time shows whether it is back.
+/// Closed while the source answers. Open after too many unanswered calls in a row; then one call at
+/// a time probes whether the source is back.
 #[derive(Debug)]
 struct CircuitBreaker {
     state: State,
-    /// Zero: it never opens.
+    /// Zero means that it never opens.
     failures_max: u32,
     open_ms: u64,
 }
@@ -146,7 +146,7 @@ impl CircuitBreaker {
         }
     }
 
-    /// A call leaves that [`CircuitBreaker::check`] had nothing against.
+    /// Counts a call that [`CircuitBreaker::check`] admitted.
     fn enter(&mut self) -> bool {
         let is_probe = matches!(self.state, State::Open { .. });
         if is_probe {
@@ -166,10 +166,10 @@ impl CircuitBreaker {
             }
             (State::Probing, CallOutcome::Answered) if is_probe => State::Closed { failures: 0 },
             (State::Probing, CallOutcome::Absent) if is_probe => open,
-            // A probe that was given up has shown nothing: the next call may try.
+            // An abandoned probe has shown nothing: the next call may probe.
             (State::Probing, CallOutcome::None) if is_probe => State::Open { until_ms: now_ms },
-            // Calls that left before it opened decide nothing: only its probe ends a probing, so
-            // that there are never two.
+            // Calls sent before the breaker opened decide nothing. Only the probe ends the probing,
+            // so there are never two probes.
             (state, _) => state,
         };
     }
@@ -190,7 +190,8 @@ mod tests {
         health.settle(now_ms, probe, CallOutcome::Absent);
     }
 
-    /// C5: it opens within N failures, and one call at a time shows whether the source is back.
+    /// C5: the breaker opens within N failures, and one call at a time probes whether the source is
+    /// back.
     #[test]
     fn the_breaker_opens_and_probes_one_at_a_time() {
         let mut health = Health::new(&limits());
@@ -208,7 +209,7 @@ mod tests {
         assert_eq!(health.admit(10_500, false), Ok(false));
     }
 
-    /// A refusal of the tool itself is an answer, and zero turns the breaker off.
+    /// A refusal by the tool is an answer, and zero turns the breaker off.
     #[test]
     fn only_silence_counts() {
         let mut health = Health::new(&limits());
@@ -236,7 +237,7 @@ mod tests {
         assert_eq!(health.admit(1_000, true), Err(GateRefusal::NoBudget));
     }
 
-    /// What may happen to a tool: time passes, a call is wanted, one that left is over.
+    /// Events of a tool: time passes, a call starts, a call ends.
     #[derive(Clone, Debug)]
     enum Act {
         Wait(u64),
@@ -258,8 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// C5: whatever happens, retries stay within the budget, no two probes are under way, and
-        /// nothing but a probe leaves after N calls in a row without an answer.
+        /// C5: in every sequence retries stay within the budget, at most one probe is in flight,
+        /// and after N unanswered calls in a row only a probe is sent.
         #[test]
         fn retries_stay_within_budget_and_probes_are_alone(
             acts in prop::collection::vec(act(), 1..400)

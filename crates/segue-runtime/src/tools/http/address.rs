@@ -1,13 +1,13 @@
 //! Which addresses an HTTP tool may connect to (D7).
 //!
-//! By default only addresses that the whole internet can reach; everything else (this machine, the
-//! local network, cloud metadata, tunnels that lead back inside) needs a rule of the operator. What
-//! counts is the address that is connected to, not how it was written or what a name said before.
+//! By default only public addresses. Everything else (this machine, the local network, cloud
+//! metadata, tunnels back inside) needs a rule of the operator. The check applies to the address
+//! that is actually connected to, not to its spelling or to an earlier DNS answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// What the operator opened beyond the public internet.
+/// The operator's rules, which open addresses beyond the public internet.
 #[derive(Clone, Debug, Default)]
 pub struct AddressPolicy {
     rules: Vec<Rule>,
@@ -18,7 +18,7 @@ pub struct AddressPolicy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     host: Host,
-    /// Any port, when there is none.
+    /// `None` means any port.
     port: Option<u16>,
 }
 
@@ -26,7 +26,7 @@ pub struct Rule {
 enum Host {
     Any,
     Name(String),
-    /// Every name that ends so; begins with a dot.
+    /// Every name with this ending, which begins with a dot.
     Suffix(String),
     Network {
         base: IpAddr,
@@ -35,19 +35,19 @@ enum Host {
 }
 
 impl AddressPolicy {
-    /// A policy from the rules of the operator; the error names the one that is wrong.
+    /// A policy from the operator's rules; the error names the wrong one.
     pub fn new<'a>(rules: impl IntoIterator<Item = &'a str>) -> Result<AddressPolicy, String> {
         let rules: Result<Vec<Rule>, String> = rules.into_iter().map(str::parse).collect();
         Ok(AddressPolicy { rules: rules? })
     }
 
-    /// A policy that opens exactly one host and port: the one that the operator wrote down.
+    /// A policy that opens one configured host and port.
     pub(crate) fn for_origin(host: &str, port: u16) -> AddressPolicy {
         let host = parse_host(host).unwrap_or_else(|_| Host::Name(plain(host)));
         AddressPolicy { rules: vec![Rule { host, port: Some(port) }] }
     }
 
-    /// Whether a name is opened, whatever it leads to.
+    /// Whether a rule opens a name, whichever address it resolves to.
     pub fn permits_name(&self, name: &str, port: u16) -> bool {
         let name = plain(name);
         self.rules.iter().any(|rule| {
@@ -61,7 +61,7 @@ impl AddressPolicy {
         })
     }
 
-    /// Whether an address may be connected to.
+    /// Whether a connection to this address is permitted.
     pub fn permits(&self, address: IpAddr, port: u16) -> bool {
         is_public(address)
             || self.rules.iter().any(|rule| {
@@ -106,7 +106,8 @@ fn parse_host(host: &str) -> Result<Host, &'static str> {
     };
     if let Ok(base) = base.parse::<IpAddr>() {
         let width = if base.is_ipv4() { 32 } else { 128 };
-        let bits = bits.map_or(Ok(width), str::parse::<u8>).map_err(|_| "the mask is no number")?;
+        let bits =
+            bits.map_or(Ok(width), str::parse::<u8>).map_err(|_| "the mask is not a number")?;
         return if bits > width {
             Err("the mask is too long")
         } else {
@@ -124,13 +125,13 @@ fn parse_host(host: &str) -> Result<Host, &'static str> {
     Ok(if suffix { Host::Suffix(format!(".{name}")) } else { Host::Name(name) })
 }
 
-/// A name without what does not matter to it.
+/// A host name in lower case, without a trailing dot.
 fn plain(name: &str) -> String {
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
 fn is_within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
-    // The same machine, however its address is wrapped.
+    // Canonical: an IPv4 address wrapped in IPv6 is the same machine.
     match (address.to_canonical(), base.to_canonical()) {
         (IpAddr::V4(address), IpAddr::V4(base)) => {
             let bits = u32::from(if bits > 32 { bits - 96 } else { bits });
@@ -146,7 +147,7 @@ fn is_within(address: IpAddr, base: IpAddr, bits: u8) -> bool {
     }
 }
 
-/// Whether the whole internet can reach an address.
+/// Whether an address is on the public internet.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !in_table(u32::from(address), V4_SPECIAL),
@@ -154,8 +155,8 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Networks of IPv4 that are not the public internet (IANA's special-purpose registry), and one
-/// public address that is a cloud's inside.
+/// IPv4 networks outside the public internet (IANA's special-purpose registry), and one public
+/// address that leads into a cloud.
 const V4_SPECIAL: &[(Ipv4Addr, u32)] = &[
     (Ipv4Addr::UNSPECIFIED, 8),            // this network
     (Ipv4Addr::new(10, 0, 0, 0), 8),       // private
@@ -179,15 +180,15 @@ fn in_table(address: u32, table: &[(Ipv4Addr, u32)]) -> bool {
     table.iter().any(|(base, bits)| address >> (32 - bits) == u32::from(*base) >> (32 - bits))
 }
 
-/// Of IPv6 only 2000::/3 is handed out to the internet: loopback, link-local, unique local,
-/// multicast, IPv4 in any wrapping (`::ffff:0:0/96`, `64:ff9b::/96`) all lie outside of it.
+/// Of IPv6 only 2000::/3 is public: loopback, link-local, unique local, multicast and every wrapped
+/// IPv4 (`::ffff:0:0/96`, `64:ff9b::/96`) lie outside of it.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, ..] = address.segments();
     let handed_out = first & 0xe000 == 0x2000;
     let special = match first {
         // Protocol assignments (Teredo and ORCHID among them) and documentation.
         0x2001 => second < 0x0200 || second == 0x0db8,
-        // 6to4: IPv4 in a wrapping.
+        // 6to4: wrapped IPv4.
         0x2002 => true,
         // Documentation.
         0x3fff => second < 0x1000,

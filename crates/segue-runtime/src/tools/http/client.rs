@@ -1,8 +1,8 @@
-//! One HTTP exchange: a request → an answer, or the decision that its failure leads to.
+//! One HTTP exchange: a request → an answer, or a failure that says what to do next.
 //!
-//! Redirects are followed by hand, so that each is checked like any other address. No connection is
-//! kept: a kept one may be closed by its peer at the moment of sending, and then nobody knows
-//! whether a call arrived. TLS sessions are resumed, which is most of what keeping would save.
+//! The client follows redirects itself, so that each target is checked like any other address. It
+//! keeps no connections: the peer may close a kept one while a request is sent, and then it is
+//! unknown whether the call arrived. TLS sessions are resumed, which saves most of the cost.
 //!
 //! Not here: connections ([`super::connect`]), where requests come from ([`super`], the built-in
 //! HTTP tools).
@@ -23,17 +23,18 @@ use super::address::AddressPolicy;
 use super::connect::{Connector, ForbiddenAddress, forbidden};
 use crate::tools::{ToolError, ToolRequest};
 
-/// Redirects that are followed.
+/// How many redirects are followed.
 const REDIRECTS_MAX: usize = 5;
 
-/// A connection that is refused its time should say so before the whole call runs out of it.
+/// The connect timeout ends this much earlier than the whole call, so that the error names the
+/// connection.
 const TIMEOUT_SLACK: Duration = Duration::from_millis(50);
 
-/// How much of a failure's body is read, and for how long.
+/// How much of a failed response's body is read, and for how long.
 const EXCERPT_BYTES_MAX: usize = 2 * 1024;
 const EXCERPT_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a call takes at most when nobody says.
+/// The timeout of a call whose configuration gives none.
 pub(crate) const TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Sends requests to addresses that a policy permits.
@@ -42,7 +43,7 @@ pub(crate) struct HttpClient {
     limits: Arc<Limits>,
 }
 
-/// What is to be sent.
+/// A request to send.
 #[derive(Clone)]
 pub(crate) struct HttpRequest {
     pub(crate) method: Method,
@@ -52,17 +53,17 @@ pub(crate) struct HttpRequest {
     pub(crate) timeout: Duration,
 }
 
-/// What came back, with a status between 200 and 299.
+/// A response with a status from 200 to 299.
 pub(crate) struct HttpAnswer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
-    /// JSON when the answer says that it is, else text; `null` when there is nothing.
+    /// JSON when the content type says so, else text; `null` when the body is empty.
     pub(crate) body: Value,
 }
 
 impl HttpRequest {
-    /// A request as the caller gives it: headers checked, the idempotency key added to what may
-    /// change something.
+    /// A request as the caller gives it, with checked headers, and with an idempotency key if it
+    /// may change something.
     pub(crate) fn new(
         call: &ToolRequest,
         method: &str,
@@ -72,9 +73,9 @@ impl HttpRequest {
     ) -> Result<HttpRequest, ToolError> {
         let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes())
             .ok()
-            // One makes tunnels, the other shows what proxies added: neither is a call.
+            // `CONNECT` makes tunnels and `TRACE` shows what proxies added: neither is a call.
             .filter(|method| *method != Method::CONNECT && *method != Method::TRACE)
-            .ok_or_else(|| wrong(format!("`{method}` is not a method that can be used")))?;
+            .ok_or_else(|| wrong(format!("`{method}` is not a supported HTTP method")))?;
         let mut headers = header_map(headers)?;
         if !method.is_safe() {
             let key = HeaderValue::from_str(&percent_encode(&call.key, b"-._~/:#@"));
@@ -96,7 +97,7 @@ impl HttpRequest {
         Ok(HttpRequest { method, url, headers, body, timeout: TIMEOUT_DEFAULT })
     }
 
-    /// A question that is asked with `POST` although it changes nothing.
+    /// A `POST` that changes nothing.
     pub(crate) fn post(
         url: Url,
         headers: &BTreeMap<String, String>,
@@ -109,7 +110,7 @@ impl HttpRequest {
         Ok(HttpRequest { method: Method::POST, url, headers, body, timeout })
     }
 
-    /// Who is asked, without what may be secret: user info, path and query.
+    /// Method and origin for messages, without parts that may be secret: user info, path and query.
     fn peer(&self) -> String {
         let host = self.url.host_str().unwrap_or("");
         match self.url.port() {
@@ -118,8 +119,8 @@ impl HttpRequest {
         }
     }
 
-    /// The failure of a request that was sent and not answered. What changes nothing cannot be in
-    /// doubt: it is simply tried again.
+    /// The failure of a request that was sent and not answered. A request that changes nothing is
+    /// never in doubt: it can be retried.
     fn unanswered(&self, code: Code, what: &str) -> ToolError {
         let message = format!("{}: {what}", self.peer());
         if self.method.is_safe() {
@@ -132,11 +133,11 @@ impl HttpRequest {
     fn redirected(mut self, status: StatusCode, location: &str) -> Result<HttpRequest, ToolError> {
         let refuse = |what: &str| Err(wrong(format!("{}: {what}", self.peer())));
         let Ok(mut target) = self.url.join(location) else {
-            return refuse("redirects to something that is no address");
+            return refuse("redirects to an invalid address");
         };
         target.set_fragment(None);
         if self.url.scheme() == "https" && target.scheme() != "https" {
-            return refuse("redirects from https to something weaker");
+            return refuse("redirects from https to an unencrypted address");
         }
         let becomes_get = status == StatusCode::SEE_OTHER
             || (matches!(status.as_u16(), 301 | 302) && self.method == Method::POST);
@@ -148,8 +149,8 @@ impl HttpRequest {
             }
         }
         if target.origin() != self.url.origin() {
-            // Any header may be a credential; another host gets only those that say what the body
-            // is and what is wanted.
+            // Any header may be a credential; another host gets only those that describe the body
+            // and the wanted answer.
             let harmless = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::CONTENT_TYPE];
             self.headers = harmless
                 .into_iter()
@@ -166,7 +167,7 @@ impl HttpClient {
         HttpClient { connector: Connector::new(policy), limits }
     }
 
-    /// Sends a request and reads its answer; anything but success is an error.
+    /// Sends a request and reads its response; a status other than 2xx is an error.
     pub(crate) async fn send(&self, request: HttpRequest) -> Result<HttpAnswer, ToolError> {
         let late = format!("no answer within {} ms", request.timeout.as_millis());
         let late = request.unanswered(Code::Timeout, &late);
@@ -192,13 +193,13 @@ impl HttpClient {
         Err(wrong(format!("{}: redirects more than {REDIRECTS_MAX} times", request.peer())))
     }
 
-    /// One request, without following anything.
+    /// Sends one request, without following a redirect.
     async fn exchange(&self, request: &HttpRequest) -> Result<Response, ToolError> {
         let port = self.connector.check(&request.url)?;
         let client = self.connector.client(&request.url, port, request.timeout).await?;
         let mut outgoing = reqwest::Request::new(request.method.clone(), request.url.clone());
         *outgoing.headers_mut() = request.headers.clone();
-        // What is not asked for is not sent compressed; what is not compressed cannot explode.
+        // Compression is not requested, so that a small response cannot expand without limit.
         let identity = HeaderValue::from_static("identity");
         outgoing.headers_mut().insert(header::ACCEPT_ENCODING, identity);
         if let Some(body) = &request.body {
@@ -220,7 +221,7 @@ impl HttpClient {
         Ok(HttpAnswer { status, headers, body })
     }
 
-    /// The whole body, counted while it comes.
+    /// The whole body, counted while it arrives.
     async fn body(
         &self,
         request: &HttpRequest,
@@ -251,7 +252,7 @@ impl HttpClient {
     fn value(&self, headers: &HeaderMap, bytes: Vec<u8>) -> Result<Value, (Code, String)> {
         let encoding = headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
         if encoding.is_some_and(|encoding| !encoding.eq_ignore_ascii_case(b"identity")) {
-            let why = "the answer is compressed although that was not asked for";
+            let why = "the answer is compressed, although the request did not accept compression";
             return Err((Code::ToolError, why.to_owned()));
         }
         if bytes.is_empty() {
@@ -266,11 +267,11 @@ impl HttpClient {
         }
         read_json_value(&text, &self.limits).map_err(|finding| {
             let code = if finding.code == Code::Limit { Code::Limit } else { Code::ToolError };
-            (code, format!("the answer is not the JSON that it says it is: {}", finding.message))
+            (code, format!("the answer claims to be JSON and is not: {}", finding.message))
         })
     }
 
-    /// The failure that a status means.
+    /// The failure for a status.
     async fn failure(&self, request: &HttpRequest, response: Response) -> ToolError {
         let status = response.status();
         let retry_after = retry_after(response.headers(), &self.limits);
@@ -280,9 +281,9 @@ impl HttpClient {
             text => format!("{}: {status}: {text}", request.peer()),
         };
         match status.as_u16() {
-            // Both say that the work was not taken on, and when to ask again.
+            // Both say that the request was not processed, and when to retry.
             429 | 503 if retry_after.is_some() => ToolError::Unreachable { message, retry_after },
-            // A gateway that got no answer does not know what became of the request behind it.
+            // A gateway without an answer does not know whether the server behind it did the work.
             502 | 504 if !request.method.is_safe() => ToolError::NoAnswer { message },
             408 | 425 | 429 | 500.. => ToolError::failed(message),
             _ => ToolError::refused(Code::ToolError, message),
@@ -290,7 +291,7 @@ impl HttpClient {
     }
 }
 
-/// The failure of a request that has no response.
+/// The failure of a request without a response.
 fn undelivered(request: &HttpRequest, error: &reqwest::Error) -> ToolError {
     let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
     let forbidden_by = causes.clone().find_map(|cause| cause.downcast_ref::<ForbiddenAddress>());
@@ -308,7 +309,7 @@ fn undelivered(request: &HttpRequest, error: &reqwest::Error) -> ToolError {
     request.unanswered(Code::Unreachable, &format!("the connection was lost: {cause}"))
 }
 
-/// The start of a failure's body, for its message.
+/// The start of a failed response's body, for the message.
 async fn excerpt(mut response: Response) -> String {
     let mut bytes = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -321,7 +322,7 @@ async fn excerpt(mut response: Response) -> String {
     String::from_utf8_lossy(&bytes).trim().to_owned()
 }
 
-/// Seconds only: a date would compare the clocks of two machines.
+/// Only seconds: a date would compare the clocks of two machines.
 fn retry_after(headers: &HeaderMap, limits: &Limits) -> Option<Duration> {
     let seconds: u64 = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_millis(seconds.saturating_mul(1000).min(limits.retry_after_ms_max)))
@@ -332,7 +333,7 @@ fn is_json(kind: &str) -> bool {
     essence == "application/json" || essence == "text/json" || essence.ends_with("+json")
 }
 
-/// UTF-8, or the single-byte encoding that old pages declare.
+/// Decodes UTF-8, or the single-byte encoding that old pages declare.
 fn decode(kind: &str, bytes: Vec<u8>) -> Option<String> {
     let latin = ["iso-8859-1", "latin1", "us-ascii", "windows-1252"];
     String::from_utf8(bytes)
@@ -355,9 +356,9 @@ fn header_map(headers: &BTreeMap<String, String>) -> Result<HeaderMap, ToolError
         let parsed = HeaderName::from_bytes(name.as_bytes());
         let parsed = parsed.map_err(|_| wrong(format!("`{name}` is not a header name")))?;
         if FRAMING.contains(&parsed) {
-            return Err(wrong(format!("the header `{name}` is not the caller's to set")));
+            return Err(wrong(format!("the header `{name}` cannot be set by a call")));
         }
-        // The value may be a secret: it is not quoted.
+        // The value may be a secret, so it is not quoted.
         let value = HeaderValue::from_str(value)
             .map_err(|_| wrong(format!("the value of header `{name}` has forbidden characters")))?;
         map.append(parsed, value);
@@ -375,7 +376,7 @@ const FRAMING: [HeaderName; 6] = [
     header::TE,
 ];
 
-/// Every byte but letters, digits and `kept` as `%XX`.
+/// Encodes every byte but letters, digits and `kept` as `%XX`.
 pub(crate) fn percent_encode(text: &str, kept: &[u8]) -> String {
     use fmt::Write as _;
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
@@ -412,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Says where a name leads: each time somewhere else.
+    /// A resolver that gives another answer each time.
     fn rebinding(_name: String) -> DnsLookupFuture {
         static ASKED: AtomicUsize = AtomicUsize::new(0);
         let answers = [
@@ -425,13 +426,13 @@ mod tests {
         Box::pin(async move { Ok(answers[asked % answers.len()].clone()) })
     }
 
-    /// Hostile input 22: the address that is connected to is the one that was checked. A name is
-    /// asked for once, and of its addresses only those that are permitted are tried.
+    /// Hostile input 22: the client connects to the address that was checked. It resolves a name
+    /// once, and tries only the permitted addresses.
     #[tokio::test]
     async fn a_name_that_changes_its_mind_opens_nothing() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Accepts and hangs up: what counts is who was connected to.
+        // Accepts and hangs up: only the connection counts.
         let accepting = tokio::spawn(async move { while listener.accept().await.is_ok() {} });
         let policy = AddressPolicy::new([format!("127.0.0.1:{port}").as_str()]).unwrap();
         let limits = Arc::new(Limits::default());
@@ -445,7 +446,7 @@ mod tests {
                 other => panic!("{other:?}"),
             });
         }
-        // Connected and hung up on; refused; the permitted one of two; nothing to connect to.
+        // Connected and hung up; refused; the permitted one of two; nothing to connect to.
         let expected =
             [Code::Unreachable, Code::PolicyViolation, Code::Unreachable, Code::PolicyViolation];
         assert_eq!(outcomes, expected);

@@ -1,9 +1,10 @@
 //! Connections to permitted addresses, and to nothing else (D7).
 //!
-//! Literal addresses are checked before anything is sent, names by the resolver of the very client
-//! that connects: what was checked is what is connected to, whatever a name says a moment later.
+//! Literal addresses are checked before anything is sent; names are checked by the resolver of the
+//! client that connects. The checked address is therefore the one connected to, even if DNS changes
+//! a moment later.
 //!
-//! Not here: which addresses are permitted ([`super::address`]), requests ([`super::engine`]).
+//! Not here: which addresses are permitted ([`super::address`]), requests ([`super::client`]).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -19,7 +20,7 @@ use segue_core::diagnostic::Code;
 use super::address::AddressPolicy;
 use crate::tools::ToolError;
 
-/// The longest time for a connection to be made.
+/// The connect timeout, at most.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
 /// Makes clients that connect only where a policy permits.
@@ -28,7 +29,7 @@ pub(super) struct Connector {
     lookup: DnsLookup,
 }
 
-/// Names → addresses.
+/// Resolves a name to addresses.
 pub(super) type DnsLookup = fn(String) -> DnsLookupFuture;
 
 pub(super) type DnsLookupFuture =
@@ -39,14 +40,14 @@ impl Connector {
         Connector { policy: Arc::new(policy), lookup: system_lookup }
     }
 
-    /// The same with names from elsewhere.
+    /// The same with another resolver.
     #[cfg(test)]
     pub(super) fn with_lookup(self, lookup: DnsLookup) -> Connector {
         Connector { lookup, ..self }
     }
 
-    /// Refuses an address that the policy does not permit, as far as that can be seen before a
-    /// name is resolved. Returns the port.
+    /// Refuses an address that the policy does not permit, as far as this is known before DNS.
+    /// Returns the port.
     pub(super) fn check(&self, url: &Url) -> Result<u16, ToolError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(forbidden(format!("`{}` is neither http nor https", url.scheme())));
@@ -67,7 +68,7 @@ impl Connector {
         }
     }
 
-    /// A client for one exchange. Its resolver answers for the port that is about to be used.
+    /// A client for one exchange. Its resolver checks addresses for the port of the request.
     pub(super) async fn client(
         &self,
         url: &Url,
@@ -75,7 +76,7 @@ impl Connector {
         time: Duration,
     ) -> Result<Client, ToolError> {
         let tls = if url.scheme() == "https" {
-            // The first time takes milliseconds of reading files.
+            // The first use reads files for some milliseconds.
             tokio::task::spawn_blocking(|| trusting().clone())
                 .await
                 .map_err(|error| ToolError::refused(Code::Internal, error.to_string()))?
@@ -109,7 +110,7 @@ pub(super) struct ForbiddenAddress {
     port: u16,
 }
 
-/// Resolves names and keeps only the addresses that may be connected to.
+/// Resolves names, and keeps only the permitted addresses.
 struct Resolver {
     policy: Arc<AddressPolicy>,
     lookup: DnsLookup,
@@ -146,8 +147,8 @@ fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Trusts the roots of this system, and Mozilla's as compiled in where it has none: a bare container
-/// works without any set-up, and a company's own roots count where they are installed.
+/// Trusts the root certificates of this system, or Mozilla's compiled-in ones where it has none: a
+/// bare container works without set-up, and a company's own roots apply where they are installed.
 pub(in crate::tools) fn trusting() -> &'static ClientConfig {
     static TRUSTING: OnceLock<ClientConfig> = OnceLock::new();
     TRUSTING.get_or_init(|| {
@@ -160,7 +161,7 @@ pub(in crate::tools) fn trusting() -> &'static ClientConfig {
     })
 }
 
-/// For plain http, which has no certificates to check: loading the roots takes milliseconds.
+/// For plain http, which checks no certificates: loading the roots would take milliseconds.
 pub(in crate::tools) fn trusting_nobody() -> &'static ClientConfig {
     static TRUSTING_NOBODY: OnceLock<ClientConfig> = OnceLock::new();
     TRUSTING_NOBODY.get_or_init(|| tls(RootCertStore::empty()))
@@ -175,7 +176,7 @@ fn tls(roots: RootCertStore) -> ClientConfig {
         .with_no_client_auth()
 }
 
-/// The failure of an address that the policy does not permit.
+/// The failure for an address that the policy does not permit.
 pub(super) fn forbidden(why: impl fmt::Display) -> ToolError {
     ToolError::refused(Code::PolicyViolation, why.to_string())
 }
@@ -184,7 +185,7 @@ pub(super) fn forbidden(why: impl fmt::Display) -> ToolError {
 mod tests {
     use super::*;
 
-    /// A client is made for each exchange, so it has to be cheap.
+    /// Each exchange makes a client, so that has to be cheap.
     #[tokio::test]
     async fn a_client_is_cheap_to_make() {
         let connector = Connector::new(AddressPolicy::default());

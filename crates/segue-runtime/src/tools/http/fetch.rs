@@ -1,7 +1,8 @@
-//! A small document from an address that the operator named, or that was named there.
+//! Fetches a small document from a configured address, or from an address that such a document
+//! names.
 //!
-//! Nothing is followed: who moved has to be named anew. What is opened although it is not public is the
-//! one origin that the operator wrote down.
+//! Redirects are not followed. Of addresses that are not public, only the configured origin is
+//! open.
 
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use reqwest::{StatusCode, Url};
 use super::address::AddressPolicy;
 use super::connect::Connector;
 
-/// The document at `url`, of so many bytes at most and within this time. `opened` is the address in the
-/// configuration that it belongs to.
+/// The document at `url`, limited in size and time. `opened` is the configured address that it
+/// belongs to.
 pub async fn document(
     url: &str,
     opened: &str,
@@ -37,7 +38,7 @@ pub async fn document(
             match answer.chunk().await.map_err(|error| error.without_url().to_string())? {
                 None => return Ok(bytes),
                 Some(chunk) if bytes.len() + chunk.len() > bytes_max => {
-                    return Err(format!("it has more than {bytes_max} bytes"));
+                    return Err(format!("it is larger than {bytes_max} bytes"));
                 }
                 Some(chunk) => bytes.extend_from_slice(&chunk),
             }
@@ -45,6 +46,6 @@ pub async fn document(
     };
     match tokio::time::timeout(time, fetching).await {
         Ok(fetched) => fetched.map_err(said),
-        Err(_) => Err(said(format!("nothing came within {} s", time.as_secs()))),
+        Err(_) => Err(said(format!("no answer within {} s", time.as_secs()))),
     }
 }

@@ -1,21 +1,21 @@
-//! Calls that were given up: what has left the group of their commands is ended.
+//! Abandoned calls: ends the processes that have left the group of their command.
 //!
-//! Looking through all processes takes milliseconds, and a call may be dropped where nothing may wait.
-//! So one thread does it for all calls that are given up together. A call that carries the same key
-//! begins after that, and a program that ends waits for it.
+//! A scan of all processes takes milliseconds, and a call may be dropped where nothing may block.
+//! One thread therefore scans for all abandoned calls together. A new call with the same key waits
+//! for the scan, and so does the end of the program.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::system;
 
-/// How long whoever ends waits for the thread.
+/// How long the end of the program waits for the thread.
 const SETTLE_MAX: Duration = Duration::from_secs(2);
 
 struct Work {
     /// Calls whose processes are still to be ended.
     keys: Vec<Arc<str>>,
-    /// Those whose processes are being ended.
+    /// Calls whose processes are being ended.
     under_way: Vec<Arc<str>>,
     has_thread: bool,
 }
@@ -28,7 +28,7 @@ fn work() -> MutexGuard<'static, Work> {
     WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A call that counts as given up when this is dropped, unless it was answered.
+/// Dropping this abandons the call, unless it was answered.
 pub(crate) struct AbandonedCall {
     key: Option<Arc<str>>,
 }
@@ -38,12 +38,12 @@ impl AbandonedCall {
         AbandonedCall { key: Some(key) }
     }
 
-    /// It was answered: what its command left behind on purpose stays.
+    /// The call was answered: processes that its command left behind on purpose stay.
     pub(crate) fn answered(mut self) {
         self.key = None;
     }
 
-    /// Ends what is left of it, and waits for that.
+    /// Ends the call's remaining processes, and waits for their end.
     pub(crate) async fn end(mut self) {
         if let Some(key) = self.key.take() {
             let _ = tokio::task::spawn_blocking(move || system::end(&[key])).await;
@@ -53,7 +53,7 @@ impl AbandonedCall {
 
 impl Drop for AbandonedCall {
     fn drop(&mut self) {
-        // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+        // In `Drop`, because a call ends when its future is dropped.
         let Some(key) = self.key.take() else { return };
         let mut work = work();
         work.keys.push(key);
@@ -79,7 +79,7 @@ fn end_all() {
     }
 }
 
-/// Waits until nothing of a call of this key is being ended.
+/// Waits until no process of a call with this key is being ended.
 pub(crate) async fn is_free(key: &Arc<str>) {
     let is_busy = |work: &Work| work.keys.iter().chain(&work.under_way).any(|other| other == key);
     if is_busy(&work()) {
@@ -87,7 +87,7 @@ pub(crate) async fn is_free(key: &Arc<str>) {
     }
 }
 
-/// Waits until what was given up has ended.
+/// Waits until the processes of all abandoned calls have ended.
 pub fn settle() {
     let is_busy = |work: &mut Work| work.has_thread;
     let _ = DONE.wait_timeout_while(work(), SETTLE_MAX, is_busy);

@@ -1,9 +1,9 @@
-//! Which processes were started, where whoever comes later finds it.
+//! A file per Segue process that lists the processes it started, for a later Segue to find.
 //!
-//! Each Segue that starts some has a file: who it is, and a line for each process with when it began,
-//! since a number alone may be somebody else's later. Nothing is synced: what ends the machine ends
-//! the processes too. Where there can be no such file, nothing is written, and what is started in the
-//! moment in which its Segue is killed may be missing.
+//! The first line names the owner. Each further line holds a process id and its start time, since a
+//! process id may be reused. Nothing is synced: a crash of the machine ends the processes too.
+//! Where there can be no such file, nothing is written. A process may be missing if it started at
+//! the moment when its owner was killed.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -16,10 +16,10 @@ use rustix::process::{Pid, geteuid};
 
 use super::system::{began, is_alive, namespace, owner};
 
-/// Not where the environment says: that of whoever comes later may say something else.
+/// A fixed path: a later process may have another `TMPDIR`.
 const PLACE: &str = "/tmp";
 
-/// Lines after which those of processes that have ended are left out.
+/// After so many lines the file is rewritten without the processes that have ended.
 const LINES_MAX: usize = 1_024;
 
 /// A process that was started.
@@ -27,9 +27,9 @@ const LINES_MAX: usize = 1_024;
 pub(super) struct ProcessEntry {
     number: i32,
     began: String,
-    /// The key of the call that it is for; a server has none.
+    /// The key of the call that it serves; a server has none.
     pub(super) key: Option<String>,
-    /// Who started it.
+    /// The Segue process that started it.
     pub(super) owner: Arc<str>,
 }
 
@@ -43,7 +43,7 @@ impl ProcessEntry {
     }
 }
 
-/// Everything that was written down.
+/// All ledger files together.
 #[derive(Default)]
 pub(super) struct ProcessLedger(BTreeMap<i32, ProcessEntry>);
 
@@ -57,18 +57,18 @@ impl ProcessLedger {
         ProcessLedger(lines.map(|line| (line.number, line)).collect())
     }
 
-    /// What was written of a process, if it is still that one.
+    /// The entry of a process, if its id was not reused.
     pub(super) fn line_of(&self, pid: Pid) -> Option<&ProcessEntry> {
         self.0.get(&pid.as_raw_nonzero().get()).filter(|line| line.is_alive())
     }
 }
 
-/// Whether the numbers in a file are of processes that are seen here: another container has others.
+/// Whether a file's process ids belong to this PID namespace; another container has its own.
 fn is_of_here(text: &str) -> bool {
     namespace().is_some_and(|here| text.split(' ').next() == Some(&*here))
 }
 
-/// What a file says. A line that is not whole is left out.
+/// The entries of a file. An incomplete line is left out.
 fn lines(text: &str) -> Vec<ProcessEntry> {
     let Some((owner, rest)) = text.split_once('\n') else { return Vec::new() };
     let owner: Arc<str> = owner.into();
@@ -81,13 +81,13 @@ fn lines(text: &str) -> Vec<ProcessEntry> {
     rest.split_inclusive('\n').filter_map(line).collect()
 }
 
-/// The file of this process.
+/// The ledger of this process.
 struct OwnLedger {
     owner: Arc<str>,
     path: PathBuf,
     file: File,
     lines: Vec<ProcessEntry>,
-    /// How many are written before those of processes that have ended are left out.
+    /// How many lines are written before the file is rewritten.
     lines_max: usize,
 }
 
@@ -104,7 +104,7 @@ impl OwnLedger {
         if self.lines.len() >= self.lines_max {
             self.lines.retain(ProcessEntry::is_alive);
             self.lines_max = LINES_MAX.max(self.lines.len() * 2);
-            // Beside it first: somebody may come at any time.
+            // Written beside it and renamed: another process may read it at any time.
             let other = self.path.with_extension("new");
             let lines: String = self.lines.iter().map(ProcessEntry::text).collect();
             self.file = written(&other, &format!("{}\n{lines}", self.owner))?;
@@ -118,7 +118,7 @@ impl OwnLedger {
     }
 }
 
-/// Writes down that this process started another. What cannot be written can only be found by its
+/// Records a process that this one started. When that fails, the process can be found only by its
 /// environment.
 pub(super) fn note(number: i32, key: Option<&str>) {
     static OWN: OnceLock<Option<Mutex<OwnLedger>>> = OnceLock::new();
@@ -128,7 +128,7 @@ pub(super) fn note(number: i32, key: Option<&str>) {
     }
 }
 
-/// A file with this text, to which more can be added.
+/// Creates a file with this text, open for appending.
 fn written(path: &Path, text: &str) -> Option<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
@@ -137,25 +137,25 @@ fn written(path: &Path, text: &str) -> Option<File> {
     Some(file)
 }
 
-/// Where the folder of these files is.
+/// The path of the ledger folder.
 pub(super) fn place() -> PathBuf {
     Path::new(PLACE).join(format!("segue-{}", geteuid().as_raw()))
 }
 
-/// The folder of these files, which is this user's alone.
+/// The ledger folder, if it belongs to this user alone.
 fn folder() -> Option<PathBuf> {
     let (user, folder) = (geteuid().as_raw(), place());
-    // It may be there already.
+    // The folder may exist already.
     let _ = DirBuilder::new().mode(0o700).create(&folder);
     let found = std::fs::symlink_metadata(&folder).ok()?;
     let is_ours = found.is_dir() && found.uid() == user && found.mode() & 0o777 == 0o700;
     is_ours.then_some(folder)
 }
 
-/// What was written down by somebody who has ended, with its file.
+/// The ledger files whose owner has ended.
 fn of_ended(folder: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    // One that is empty has only just been made.
+    // An empty file was only just created.
     let texts = files.map(|file| {
         let text = std::fs::read_to_string(file.path()).unwrap_or_default();
         (file.path(), text)
@@ -169,18 +169,18 @@ fn of_ended(folder: &Path) -> impl Iterator<Item = (PathBuf, String)> {
     })
 }
 
-/// Whether somebody has ended who had started processes.
+/// Whether an owner that started processes has ended.
 pub(super) fn has_ended_owner() -> bool {
-    // Looked at only: no folder is made for it.
+    // Read only: the folder is not created for this.
     of_ended(&place()).next().is_some()
 }
 
-/// Throws away what was written down by those who have ended, where all of it has ended.
+/// Removes the ledgers of owners that have ended, if none of their processes is alive.
 pub(super) fn forget_ended() {
     tidy(&place());
 }
 
-/// Throws away what others wrote down when all of it has ended, whoever wrote it as well.
+/// Removes ledgers whose owner and processes have all ended.
 fn tidy(folder: &Path) {
     for (file, text) in of_ended(folder) {
         if !lines(&text).iter().any(ProcessEntry::is_alive) {
@@ -221,6 +221,6 @@ mod tests {
             own.add(me, format!("another time {number}"), None).unwrap();
         }
         let left = std::fs::read_to_string(path).unwrap();
-        assert_eq!(left.lines().count(), 3, "the owner, what lives, what came last: {left}");
+        assert_eq!(left.lines().count(), 3, "the owner, the live process, the last one: {left}");
     }
 }

@@ -1,4 +1,4 @@
-//! Processes as the system shows them.
+//! Processes, as `/proc` shows them.
 
 use std::collections::HashMap;
 use std::io::PipeReader;
@@ -15,13 +15,13 @@ use super::ledger::{self, ProcessLedger};
 use super::{KEY, LeftProcesses, OWNER};
 use crate::tools::mcp::STDIO_END_MAX;
 
-/// The time between two looks for what is left of calls, and for servers alone.
+/// The pauses between two scans: for the processes of calls, and for servers alone.
 const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
 
-/// How long processes are looked for that do not end although they were killed.
+/// How long to wait for a killed process to end.
 const END_MAX: Duration = Duration::from_secs(1);
 
-/// What processes carry.
+/// Scans all processes for the keys of calls and for servers without an owner.
 pub(super) fn left() -> LeftProcesses {
     let mut left = LeftProcesses::default();
     let ledger = ProcessLedger::read();
@@ -33,9 +33,9 @@ pub(super) fn left() -> LeftProcesses {
     left
 }
 
-/// Ends every process that carries one of these keys and every server that nobody has, and waits
-/// until none is left. A server whose input was closed by the death of its owner may be about to end: it
-/// has the time for that which it has when its owner lives.
+/// Ends every process with one of these keys and every server without an owner, and waits until
+/// none is left. The death of its owner closed a server's stdin, so the server may be about to end:
+/// it gets the same time for that as when its owner lives.
 pub(super) fn end(keys: &[Arc<str>]) {
     let ledger = ProcessLedger::read();
     let is_of_call = |pid: &Pid| {
@@ -62,7 +62,7 @@ pub(super) fn end(keys: &[Arc<str>]) {
     }
 }
 
-/// A server that nobody has: how far it is with its end.
+/// A server without an owner, and how far its end has progressed.
 struct LeftServer {
     found: Instant,
     asked: Option<Instant>,
@@ -74,7 +74,8 @@ impl LeftServer {
         LeftServer { found: Instant::now(), asked: None, killed: None }
     }
 
-    /// Does what its time has come for. False when it does not end although it was killed.
+    /// Sends the next signal when its time has come. False when the server does not end although
+    /// killed.
     fn ends(&mut self, ask: impl FnOnce(), kill: impl FnOnce()) -> bool {
         let [closed_max, asked_max] = STDIO_END_MAX;
         match (self.asked, self.killed) {
@@ -93,7 +94,7 @@ impl LeftServer {
     }
 }
 
-/// Ends every server whose Segue has ended, when one has that had started any.
+/// Ends every server whose owner has ended, if any owner has.
 pub(super) fn end_left_servers() {
     if ledger::has_ended_owner() {
         end(&[]);
@@ -110,11 +111,11 @@ fn ask_to_end(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
 
 fn end_one(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
     let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    // Again, now that the number cannot become anybody else's unnoticed.
+    // Checked again, now that the pidfd rules out a reused process id.
     if !is_meant(&pid) {
         return;
     }
-    // What stands still does not end by itself, and with it its group stays what it is.
+    // A stopped process does not exit by itself, so its group id stays valid.
     let _ = pidfd_send_signal(&process, Signal::STOP);
     let group_of = |pid| Stat::of(pid).and_then(|stat| Pid::from_raw(stat.group));
     if let Some(group) = group_of(pid)
@@ -132,7 +133,7 @@ fn processes() -> impl Iterator<Item = Pid> {
     numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid())
 }
 
-/// What a process was started with. One that has ended has nothing any more.
+/// The call key and the owner of a process. Empty for a process that has ended.
 #[derive(Default)]
 struct ProcessMark {
     key: Option<String>,
@@ -140,7 +141,7 @@ struct ProcessMark {
 }
 
 impl ProcessMark {
-    /// What its environment says, and else the ledger.
+    /// Reads them from the environment, or else from the ledger.
     fn of(pid: Pid, ledger: &ProcessLedger) -> ProcessMark {
         let ProcessMark { key, owner } = ProcessMark::inside(pid).unwrap_or_default();
         match ledger.line_of(pid) {
@@ -164,9 +165,9 @@ impl ProcessMark {
         Some(ProcessMark { key: value_of(KEY), owner: value_of(OWNER) })
     }
 
-    /// Whether it is a server whose Segue has ended, or a part of one. What a server has sent into a session
-    /// of its own was meant to stay; a server that was started in one writes to the output that its Segue
-    /// read.
+    /// Whether it is, or belongs to, a server whose owner has ended. A process that a server moved
+    /// into its own session was meant to stay. A server that was started in its own session is
+    /// recognised by its output, the pipe that its owner read.
     fn is_left_server(&self, pid: Pid) -> bool {
         let Some(owner) = self.owner.as_ref() else { return false };
         let parts: Vec<&str> = owner.split(' ').collect();
@@ -184,55 +185,56 @@ impl ProcessMark {
     }
 }
 
-/// Whether the standard output of a process is the pipe of this number.
+/// Whether the stdout of a process is the pipe with this inode.
 fn writes_to(pid: Pid, pipe: &str) -> bool {
     let output = std::fs::read_link(format!("/proc/{}/fd/1", pid.as_raw_nonzero()));
     output.is_ok_and(|output| output.as_os_str() == &*format!("pipe:[{pipe}]"))
 }
 
-/// Whether the process of this number is the one that began then, and has not ended.
+/// Whether the process with this id started at this time, and is alive.
 pub(super) fn is_alive(number: i32, began: &str) -> bool {
     let stat = Pid::from_raw(number).and_then(Stat::of).filter(|stat| !stat.is_over);
     stat.is_some_and(|stat| stat.began == began)
 }
 
-/// When the process of this number began.
+/// The start time of the process with this id.
 pub(super) fn began(number: i32) -> Option<String> {
     Some(Stat::of(Pid::from_raw(number)?)?.began)
 }
 
-/// Where it is written down what was started.
+/// The ledger folder.
 pub(super) fn folder() -> Option<PathBuf> {
     namespace().map(|_| ledger::place())
 }
 
-/// Writes down that a process was started.
+/// Records a process in the ledger.
 pub(super) fn note(number: u32, key: Option<&str>) {
     ledger::note(number.cast_signed(), key);
 }
 
-/// This process, as its servers carry it. A number alone may be somebody else's later.
+/// Identifies this process in its servers' environment, with its start time: a process id may be
+/// reused.
 pub(super) fn owner() -> Option<String> {
     let me = getpid();
     let Stat { began, session, .. } = Stat::of(me)?;
     Some(format!("{} {} {began} {session}", namespace()?, me.as_raw_nonzero()))
 }
 
-/// The same, for a server that writes to this pipe.
+/// The same for a server that writes to this pipe.
 pub(super) fn owner_of(output: &PipeReader) -> Option<String> {
     let pipe = fstat(output).ok()?.st_ino;
     Some(format!("{} {pipe}", owner()?))
 }
 
-/// What the numbers of processes are counted in: another container has others.
+/// The PID namespace: another container has its own process ids.
 pub(super) fn namespace() -> Option<String> {
     std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
 }
 
-/// What the system says of a process. A group or a session that was begun outside a container has
-/// the number 0 inside it.
+/// Fields of `/proc/PID/stat`. A group or session from outside the container has the number 0
+/// inside it.
 struct Stat {
-    /// Whether it has ended, even if nobody has noticed.
+    /// Whether it has ended, reaped or not.
     is_over: bool,
     group: i32,
     session: String,
@@ -246,9 +248,9 @@ impl Stat {
     }
 
     fn read(stat: &str) -> Option<Stat> {
-        // Its name stands in brackets, and may hold anything.
+        // The name stands in brackets, and may hold any character.
         let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
-        // The first one after the name is the third of them all.
+        // The first field after the name is number 3.
         let field = |number: usize| fields.get(number - 3).copied();
         Some(Stat {
             is_over: matches!(field(3)?, "Z" | "X"),
@@ -263,13 +265,13 @@ impl Stat {
 mod tests {
     use super::*;
 
-    /// In a container that was entered, group and session are of outside.
+    /// A process that entered a container has a group and a session from outside.
     #[test]
     fn a_process_of_a_session_outside_is_read() {
         let line = "7 (a ) (b) S 1 0 0 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
         let Stat { is_over, group, session, began } = Stat::read(line).unwrap();
         assert!(!is_over);
         assert_eq!((group, &*session, &*began), (0, "0", "987654"));
-        assert!(Pid::from_raw(group).is_none(), "a group that nothing can be sent to");
+        assert!(Pid::from_raw(group).is_none(), "no signal can be sent to this group");
     }
 }

@@ -60,7 +60,7 @@ impl Gated {
         self.writes.send_replace(writes);
     }
 
-    /// Sets whether whoever reads panics.
+    /// Sets whether reads panic.
     pub(super) fn set_panics(&self, panics: bool) {
         self.panics.store(panics, Ordering::SeqCst);
     }
@@ -224,7 +224,7 @@ impl Place {
         Place { store, served, leave, thread: Some(thread) }
     }
 
-    /// Whether a run is not over, and nobody drives it.
+    /// Whether a run is unfinished, and has no driver.
     pub(super) fn is_left(&self, run_id: &str) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let row = runtime.block_on(self.store.run(&run_id.into())).unwrap();

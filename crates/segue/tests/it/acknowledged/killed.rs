@@ -76,7 +76,7 @@ fn kill(served: Served) {
     drop(served);
 }
 
-/// Runs that were acknowledged are there after a kill, and somebody else sees them before.
+/// Acknowledged runs survive a kill, and another process sees them before it.
 #[test]
 fn runs_that_were_acknowledged_outlive_the_process() {
     let (mut lost, mut asked) = (Vec::new(), 0);

@@ -11,7 +11,7 @@ use crate::support::{Json, json};
 /// How long an answer may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Somebody with a token.
+/// A client with a token.
 #[derive(Clone)]
 pub(super) struct Client {
     address: String,

@@ -29,15 +29,15 @@ const LANES: u64 = 2;
 /// Runs of a batch. One kill hits all of those that are under way.
 const BATCH: u64 = 3;
 
-/// How long a run may take to end when nobody disturbs it any more.
+/// How long an undisturbed run may take to end.
 const END_MAX: Duration = Duration::from_mins(1);
 
-/// How long a run may stand still before somebody goes on with it by hand.
+/// How long a run may stand still before the test resumes it.
 const STILL_MAX: Duration = Duration::from_secs(5);
 
 const COLUMNS: &[&str] = &["runs", "killed", "cancels", "rollbacks", "in doubt", "differ"];
 
-/// What somebody does to a run from outside, and when.
+/// An action on a run from outside, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Nothing,
@@ -134,8 +134,8 @@ impl Lane {
         });
     }
 
-    /// Runs that began although their start was not acknowledged belong to the batch, too; work of a run
-    /// that is not there belongs to nobody.
+    /// Runs that began although their start was not acknowledged belong to the batch, too; work of
+    /// an unknown run is a violation.
     fn adopt(&mut self, batch: &[Run]) {
         let known = |id: &String| batch.iter().any(|run| run.id.as_ref() == Some(id));
         let strangers: Vec<String> =
@@ -221,7 +221,7 @@ impl Lane {
 }
 
 impl Run {
-    /// Starts the run and does to it what is to be done. The server may be gone at any moment.
+    /// Starts the run and acts on it. The server may be gone at any moment.
     fn begin(&mut self, client: &Client) -> Option<()> {
         let body = json!({ "composition": self.generated.composition });
         let answer = client.post_async("/api/v1/compositions/execute", &body).ok()?;

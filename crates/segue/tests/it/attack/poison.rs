@@ -64,7 +64,7 @@ fn start(world: &World) -> Served {
     Served::start_by(command, "sqlite:s.db", &[])
 }
 
-/// A server under attack, and whoever asks for its health.
+/// A server under attack, and the client that polls its health.
 struct Patient {
     served: Served,
     health: Health,
@@ -152,7 +152,8 @@ fn unhealthy(samples: &[Duration]) -> Option<String> {
     (!is_well).then(|| format!("/healthz took {most:.0?} (99 %), {longest:.0?} at most"))
 }
 
-/// B: each document ends in a clear error, in time, in little memory, and nobody else notices.
+/// B: each document ends in a clear error, in time, in little memory, and other clients do not
+/// notice.
 #[test]
 fn poison_ends_in_an_error() {
     let mut patient = Patient::new();
@@ -255,14 +256,14 @@ fn cancel(served: &Served, run: &str) -> Result<String, String> {
     reaches(served, run, &["cancelled"]).map_err(|status| format!("cancelled, and {status}"))
 }
 
-/// A command that ends whoever calls it, as a document would that Segue has no bound against.
+/// A command that kills its caller, as a document would that no limit stops.
 const DEADLY: &str = "\
 commands: { deadly: { argv: [sh, -c, 'kill -9 $PPID'], destructive: false, idempotent: true } }
 ";
 
 const BASE: [&str; 4] = ["--config", "segue.yaml", "--store", "sqlite:s.db"];
 
-/// Everybody who shows runs says of this one that it is set aside; what does not.
+/// Surfaces that list runs and do not mark this one as set aside.
 fn not_said_to_be_aside(world: &World, run: &str) -> Vec<String> {
     let shows: [&[&str]; 3] = [&["runs"], &["runs", "show", run], &["doctor"]];
     let says = |args: &[&str]| {

@@ -1,6 +1,6 @@
-//! A caller who wants more than it was given, from a principal with `look` and `run` over REST, GraphQL and
-//! MCP, and from a host on stdio that can ask nobody: every attempt is refused with its reason, and no file
-//! changes.
+//! A caller that wants more than its rights, as a principal with `look` and `run` over REST,
+//! GraphQL and MCP, and as a host on stdio that cannot ask a person: every attempt is refused with
+//! its reason, and no file changes.
 
 mod caller;
 
@@ -213,7 +213,7 @@ fn attempts(world: &World) -> Vec<Attempt> {
 
 const COLUMNS: &[&str] = &["tried", "refused", "reached", "changed files", "no reason"];
 
-/// Somebody says yes to a run that waits, without looking. What came of it, in words; none when nothing
+/// Approves a waiting run without looking at it. Returns the result as text; `None` when nothing
 /// waits.
 fn approve(world: &World, operator: Option<&Client>, run_id: &str) -> Option<String> {
     if let Some(operator) = operator {
@@ -333,7 +333,7 @@ fn a_caller_reaches_only_what_it_was_given() {
     nothing(&findings);
 }
 
-/// What was tried, and what of it succeeded although it must not.
+/// The attempts, and those that succeeded although they must not.
 #[derive(Default)]
 struct Tries {
     tried: u64,
@@ -348,7 +348,7 @@ impl Tries {
         }
     }
 
-    /// Nobody else's run is there, on any surface.
+    /// A run of another principal is not visible, on any surface.
     fn at_run(&mut self, client: &Client, id: &str) {
         let path = |action: &str| format!("/api/v1/runs/{id}{action}");
         for read in ["", "/events"] {
@@ -409,7 +409,7 @@ impl Tries {
     }
 }
 
-/// D: runs, checkpoints and templates of somebody else are not there for a principal, on any surface.
+/// D: runs, checkpoints and templates of another principal are not visible, on any surface.
 #[test]
 fn what_others_have_is_not_there() {
     let world = world(&[RUNNER, ADA]);

@@ -1,4 +1,4 @@
-//! What is refused before anything is executed, and how a request has to come.
+//! Requests that are refused before execution, and the required form of a request.
 
 use super::{PATH, ask, error};
 use crate::rest::served;
@@ -96,7 +96,7 @@ fn a_request_comes_as_json_by_post() {
         ask("POST", PATH, "application/json", &large.to_string()).is_problem(413, "limit");
     assert!(problem["detail"].as_str().unwrap().contains("graphql_body_bytes_max"), "{problem}");
     assert!(!world.path("a.txt").exists());
-    // Without the token not even the schema is told.
+    // Without the token not even the schema is returned.
     let schema = json!({ "query": "{ __schema { types { name } } }" }).to_string();
     let headers = [("Content-Type", "application/json")];
     served.ask("POST", PATH, &headers, &schema).is_problem(401, "unauthorized");

@@ -1,4 +1,4 @@
-//! GraphQL: what is asked and done, what is refused, and real clients.
+//! GraphQL: queries, mutations, refusals, and real clients.
 
 mod limits;
 mod walk;
@@ -15,7 +15,7 @@ use crate::words::{Model, calls, good};
 
 const PATH: &str = "/graphql";
 
-/// What is answered to a document with these variables.
+/// The response to a document with these variables.
 fn ask(served: &Served, query: &str, variables: &Json) -> Json {
     served.post(PATH, &json!({ "query": query, "variables": variables })).is(200)
 }
@@ -53,7 +53,7 @@ fn events(served: &Served, query: &str) -> Vec<Json> {
     data.map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// The schema in the repository is the one that is served.
+/// The schema in the repository is the served one.
 #[test]
 fn the_schema_is_current() {
     let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/segue.graphql");
@@ -229,7 +229,7 @@ fn query_of_run() -> &'static str {
     "mutation ($request: CompositionRequest!) { executeComposition(request: $request) { runId } }"
 }
 
-/// What a run asks is answered, and runs are ended and taken back.
+/// Questions of runs are answered, and runs are cancelled and rolled back.
 #[test]
 fn runs_are_acted_on() {
     let (world, served) = served("");
@@ -351,7 +351,7 @@ fn a_run_is_followed() {
     );
     let after = format!(", after: {}", heard[1]["data"]["runEvents"]["seq"]);
     assert_eq!(follow(&after), heard[2..]);
-    // Whatever else is asked for comes so, too, and what is wrong is told in the same way.
+    // Other operations come the same way, and so do errors.
     let one = events(&served, "{ runs { nodes { runId } } }");
     assert_eq!(one[0]["data"]["runs"]["nodes"][0]["runId"], run_id);
     for (query, code) in [

@@ -25,7 +25,7 @@ fn command(world: &World, program: &str) -> Command {
 fn example(script: &str) -> World {
     let world = World::new();
     copy_folder(&repository().join("examples/mcp/blog"), &world.folder());
-    // However busy the machine is: a plan is asked for as soon as somebody listens.
+    // Independent of the machine's load: the plan is requested as soon as the subscriber listens.
     let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
     world.file("segue.yaml", format!("{config}limits: {{ served_start_ms: 60000 }}\n"));
     let own = repository().join("crates/segue/tests/it/graphql").join(script);

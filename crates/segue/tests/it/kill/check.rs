@@ -1,4 +1,4 @@
-//! What Segue believes against what happened.
+//! Compares Segue's journals with the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Marks {
         Marks(whole.lines().map(mark).collect())
     }
 
-    /// What came later.
+    /// The later lines.
     pub(super) fn since(mut self, before: &Marks) -> Marks {
         assert_eq!(self.0[..before.0.len()], before.0);
         Marks(self.0.split_off(before.0.len()))
@@ -48,7 +48,7 @@ impl Marks {
         self.0.iter().filter(|mark| mark.what == what && mark.name == name).count()
     }
 
-    /// Nothing was done for a run that nobody knows of.
+    /// Every call belongs to a known run.
     pub(super) fn belong_to(&self, runs: &BTreeSet<Arc<str>>) {
         let known = |mark: &&Mark| runs.iter().any(|run| mark.key.starts_with(&**run));
         let lost: Vec<&Mark> = self.0.iter().filter(|mark| !known(mark)).collect();
@@ -65,7 +65,7 @@ fn is_one_work(name: &str) -> bool {
     !name.ends_with(":poll")
 }
 
-/// The names of work that a journal says is done, taken back included.
+/// The names of work that a journal records as done, rollbacks included.
 fn completed(journal: &[Entry]) -> BTreeSet<String> {
     let (mut doing, mut undoing) = (BTreeMap::new(), BTreeMap::new());
     let mut completed = BTreeSet::new();
@@ -118,7 +118,7 @@ pub(super) fn probes(journal: &[Entry]) -> u64 {
     journal.iter().filter(|entry| matches!(entry.fact, Fact::Probed { .. })).count() as u64
 }
 
-/// A run that is over, against what was done for it.
+/// Compares a finished run with the work done for it.
 pub(super) fn run(journal: &[Entry], marks: &Marks, view: &Json) {
     let ends = journal.iter().filter(|entry| matches!(entry.fact, Fact::Finished { .. })).count();
     assert_eq!(ends, 1, "J6: {view:#}");
@@ -170,7 +170,7 @@ pub(super) fn result(journal: &[Entry], view: &Json, whole: &Json, expected: &[&
     if status == "success" {
         assert_eq!(anonymous(view), *whole);
     }
-    // Somebody said that a call failed; where nothing else was to be tried, so did the run.
+    // A person answered that a call failed; without a fallback the run failed, too.
     let said = |entry: &Entry| matches!(entry.fact, Fact::Resolved { done: false, .. });
     let excused = journal.iter().any(said) && matches!(status, "failed" | "rolled_back");
     assert!(expected.contains(&status) || excused, "{view:#}");

@@ -1,4 +1,4 @@
-//! A collector of spans, as small as it can be: it takes what is sent and keeps it.
+//! A minimal collector of spans: it keeps everything that is sent.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -64,7 +64,7 @@ impl Collector {
         Collector { address, taken }
     }
 
-    /// What was sent so far. Whoever has ended has sent everything.
+    /// The spans sent so far. A process that has exited has sent all of its spans.
     pub(super) fn spans(&self) -> Vec<Span> {
         self.taken.lock().unwrap().spans.clone()
     }

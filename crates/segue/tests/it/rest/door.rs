@@ -1,4 +1,4 @@
-//! Who may come in, how much they may send, and how long they may take.
+//! Authentication, request sizes and timeouts.
 
 use std::io::{Read as _, Write as _};
 
@@ -87,7 +87,7 @@ fn the_table_is_what_was_agreed() {
     }
 }
 
-/// A page that is allowed is told so by what browsers ask before; another one is not, and learns nothing.
+/// An allowed origin gets a positive preflight answer; another one does not, and learns nothing.
 #[test]
 fn allowed_pages_may_ask_and_read() {
     let page = "https://app.example.org";
@@ -221,7 +221,7 @@ fn large_headers_are_refused() {
 #[test]
 fn a_token_is_told_once_and_lasts() {
     let world = world("server: {}\n");
-    // A start that comes to nothing makes none up, which nobody would ever see.
+    // A start that fails generates no token: the operator would never see it.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap().to_string();
     let mut failing = world.command(crate::support::SEGUE);
@@ -293,8 +293,8 @@ fn connections_can_be_encrypted() {
     let _ = child.wait();
 }
 
-/// D7: a token that could be guessed lets nobody in, because nothing is served with it; how to make a
-/// better one is said, by `doctor` too.
+/// D7: a weak token gives no access, because the server does not start with it; the message says
+/// how to make a better one, and so does `doctor`.
 #[test]
 fn a_token_that_could_be_guessed_is_refused() {
     for token in ["x", &"x".repeat(31)] {
@@ -314,8 +314,8 @@ fn a_token_that_could_be_guessed_is_refused() {
     assert!(said.contains("32 characters"), "{said}");
 }
 
-/// D7: whoever listens for others without encryption is told so, once, as text and as a line for
-/// programs, and by `doctor`; whoever listens on this machine is not.
+/// D7: a server that listens beyond this machine without encryption warns once, as text and as a
+/// log line, and so does `doctor`; a server on loopback does not.
 #[test]
 fn listening_beyond_this_machine_without_encryption_is_said() {
     let world = world("");

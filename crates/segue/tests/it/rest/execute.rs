@@ -144,7 +144,7 @@ fn a_composition_is_validated() {
     let wrong = json!({ "name": "double-it", "input": { "n": "many" } });
     let problem = served.post(EXECUTE, &wrong).is_problem(422, "input-schema");
     assert_eq!(problem["errors"][0]["phase"], "check");
-    // What helps is said in the words of whoever asks.
+    // The help uses the terms of the caller's surface.
     assert!(problem["help"].as_str().unwrap().contains("`input` of the request"), "{problem}");
     assert!(!problem.to_string().contains("-i name"), "{problem}");
     assert_eq!(served.get("/api/v1/runs").is(200)["runs"], json!([]));

@@ -1,4 +1,4 @@
-//! Many at once, and many who mean no good: nobody is lost, and nobody else is slowed down.
+//! Many clients at once, some of them hostile: none is lost, and none of the others is slowed down.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -176,7 +176,7 @@ struct Strangers {
 }
 
 impl Strangers {
-    /// Opens all of them, and goes on on a thread of its own.
+    /// Opens all connections, and continues on its own thread.
     fn come(at: SocketAddr) -> Strangers {
         let open = move || -> StdTcpStream {
             let mut stream = StdTcpStream::connect(at).unwrap();
@@ -211,7 +211,7 @@ impl Strangers {
     }
 }
 
-/// Somewhere that lets everybody in and never reads.
+/// A listener that accepts every connection and never reads.
 fn nowhere() -> SocketAddr {
     let listener = StdTcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -232,8 +232,8 @@ async fn paced(served: &Served, at: SocketAddr) -> Figures {
     figures(times)
 }
 
-/// Slow connections and followers that never read cost others next to nothing. Before, the strangers
-/// send as much to somebody else, so that what is compared is what the server makes of it.
+/// Slow connections and followers that never read cost others almost nothing. Before, they send as
+/// much to another listener, so that only the server's own work is compared.
 #[test]
 #[ignore = "prints figures, for a release build: `just load`"]
 fn the_slow_and_the_deaf_disturb_nobody() {
@@ -264,7 +264,7 @@ fn the_slow_and_the_deaf_disturb_nobody() {
             deaf.push(stream);
         }
         let strangers = Strangers::come(at);
-        // Everybody has been let in, or driven out, when this is answered.
+        // Every connection was accepted or evicted when this is answered.
         execute(at, request(&served, 0), 0).await;
         let during = paced(&served, at).await;
         let grown = resident_mib(&served).saturating_sub(memory);

@@ -1,4 +1,4 @@
-//! REST: every answer is what the OpenAPI document says, whatever is asked.
+//! REST: every response matches the OpenAPI document.
 
 mod door;
 mod execute;
@@ -90,7 +90,7 @@ fn an_answer_that_is_not_documented_is_noticed() {
     documented("GET", "/api/v1/runs", &answer);
 }
 
-/// The document in the repository is the one that is served; the page and its style need nothing else.
+/// The document in the repository is the served one; the page and its style need nothing else.
 #[test]
 fn the_document_is_served_and_current() {
     let (_world, served) = served("");

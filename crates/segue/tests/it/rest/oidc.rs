@@ -139,7 +139,8 @@ fn a_token_of_the_issuer_lets_in() {
     let run = format!("/api/v1/runs/{}", begun["run_id"].as_str().unwrap());
     assert_eq!(ask(&served, &ada, "GET", &run, "").status, 200);
     assert_eq!(served.get("/api/v1/runs").is(200)["runs"][0]["principal"], "oidc:ada");
-    // Somebody else's subject sees nothing of it; a list of scopes, and an audience among others, will do.
+    // Another subject sees nothing of it; a list of scopes, and an audience among others, is
+    // accepted.
     let changed =
         json!({ "sub": "bob", "scope": null, "scp": ["segue:read"], "aud": ["x", AUDIENCE] });
     let bob = issuer.token(&header(), &issuer.claims(&changed));
@@ -218,7 +219,7 @@ fn other_tokens_are_refused() {
             "{answer:?}"
         );
     }
-    // Without a scope that means something, somebody is known and may do nothing.
+    // Without a known scope the subject is authenticated and has no rights.
     let nothing = with(json!({ "scope": "openid email" }));
     assert_eq!(ask(&served, &nothing, "GET", "/api/v1/runs", "").status, 403);
     let clash = with(json!({ "scope": "segue:calm segue:wild" }));
@@ -226,7 +227,7 @@ fn other_tokens_are_refused() {
     let problem = answer.is_problem(403, "unauthorized");
     assert!(problem["detail"].as_str().unwrap().contains("different toolsets"), "{problem}");
     assert!(answer.headers["www-authenticate"].contains("insufficient_scope"), "{answer:?}");
-    // Keys that nobody knows had the issuer asked once more at most.
+    // Unknown keys make Segue query the issuer at most once more.
     assert!(issuer.asked.load(Ordering::SeqCst) <= 2);
 }
 
@@ -267,7 +268,7 @@ fn keys_are_what_they_are_for() {
     assert_eq!(ask(&served, &token, "GET", "/api/v1/runs", "").status, 401);
 }
 
-/// RFC 9728: who has no token is told where to get one.
+/// RFC 9728: a client without a token learns where to get one.
 #[test]
 fn who_has_no_token_is_told_where_to_get_one() {
     let issuer = Issuer::start();
@@ -294,7 +295,8 @@ fn who_has_no_token_is_told_where_to_get_one() {
     assert!(!without.ask("GET", "/mcp", &[], "").headers["www-authenticate"].contains("metadata"));
 }
 
-/// When the issuer cannot be asked, nobody is let in on its word, and nobody is told that they are wrong.
+/// When the issuer is unreachable, its tokens give no access, and the error does not blame the
+/// client.
 #[test]
 fn an_issuer_that_is_not_there_decides_nothing() {
     let issuer = Issuer::start();

@@ -1,4 +1,4 @@
-//! Plans from words over REST: asked for, looked at, executed once, kept as a composition.
+//! Plans from natural language over REST: created, read, executed once, kept as a composition.
 
 use segue_core::tool::hex_digest;
 
@@ -144,7 +144,7 @@ fn a_request_has_versions() {
     served.send("DELETE", &path, &[], &json!(null)).is_problem(404, "not-found");
 }
 
-/// D3: a plan and its request are not there for anybody but whoever asked, and the administrator.
+/// D3: a plan and its request are visible only to their creator and to the administrator.
 #[test]
 fn a_plan_is_whoever_s_asked_for_it() {
     let model = Model::saying(&[&good().to_string()]);
@@ -217,7 +217,7 @@ fn what_cannot_be_planned_is_a_problem() {
     assert!(calls(&world).is_empty());
 }
 
-/// A plan whose call asks leaves a run that waits, and is in progress until somebody answers.
+/// A plan whose call asks leaves a run that waits, and is in progress until a person answers.
 #[test]
 fn a_plan_that_asks_waits() {
     let wipe =
@@ -236,7 +236,7 @@ fn a_plan_that_asks_waits() {
         (&served.get(&path).is(200)["state"], calls(&world).len()),
         (&json!("completed"), 1)
     );
-    // With a yes beforehand nobody is asked.
+    // With an approval in advance no person is asked.
     let approved = json!({ "again": true, "options": { "approved": true } });
     assert_eq!(served.post(&format!("{path}/execute"), &approved).is(200)["status"], "success");
 }

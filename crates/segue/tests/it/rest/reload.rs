@@ -1,4 +1,4 @@
-//! The configuration changes while something is served, and nobody who is under way notices.
+//! The configuration changes while the server runs, and no request in progress notices.
 
 use super::rights::EXECUTE;
 use crate::served::{Served, TOKEN};
@@ -20,7 +20,7 @@ steps: [ { id: a, tool: echo, parameters: { n: '{{ input.n * 2 }}' } } ]
 output: { n: '{{ a.n }}' }
 ";
 
-/// A configuration with this server, and what is said beside it.
+/// A configuration with this server, and additional settings.
 fn config(server: &str, more: &str) -> String {
     format!(
         "compositions: ['lib/*.yaml']\nmcpServers:\n  {server}:\n    command: '{SEGUE}'\n    \
@@ -55,8 +55,8 @@ fn tool_ids(served: &Served) -> Vec<String> {
     tools.map(|tool| tool["id"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Runs that are under way and those that wait keep their servers; new ones have the new configuration,
-/// and a server that nobody calls any more ends.
+/// Runs in progress and waiting runs keep their servers; new ones get the new configuration, and a
+/// server without callers ends.
 #[test]
 fn a_configuration_changes_under_runs() {
     let world = world(&config("first", TOKENS));
@@ -102,13 +102,13 @@ fn a_configuration_changes_under_runs() {
     );
     let view = served.post(&format!("/api/v1/runs/{sleeps}/cancel"), &json!(null)).is(200);
     assert_eq!(view["status"], "cancelled", "{view}");
-    // Nobody calls the old server any more.
+    // The old server has no callers any more.
     while cfg!(target_os = "linux") && children(&served) > old {
         std::thread::yield_now();
     }
 }
 
-/// A server that is kept tells nothing of the secrets of a later configuration, also to runs that began
+/// A kept server leaks no secrets of a later configuration, also to runs that began
 /// before it.
 #[test]
 fn a_server_that_is_kept_learns_new_secrets() {
@@ -182,8 +182,7 @@ fn a_hangup_reads_the_configuration_again() {
     assert!(rest.contains("HTTP/1.1 401"), "{rest}");
 }
 
-/// What is followed is followed with a token: when that is taken back, the stream ends, at every door.
-/// The run itself goes on.
+/// A stream ends when its token is revoked, on every surface. The run itself continues.
 #[test]
 fn streams_end_with_their_token() {
     use std::io::{Read as _, Write as _};

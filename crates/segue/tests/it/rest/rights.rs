@@ -49,7 +49,7 @@ fn principals() -> String {
     text
 }
 
-/// The line of somebody whose token is their name and `-token`.
+/// The configuration of a principal whose token is its name and `-token`.
 fn entry(name: &str, rights: &str, more: &str) -> String {
     let hash = hex_digest(format!("{name}-token").as_bytes());
     format!("    {name}: {{ token: 'sha256:{hash}', rights: [{rights}]{more} }}\n")
@@ -64,7 +64,7 @@ fn served() -> (World, Served) {
 }
 
 impl Served {
-    /// A request with somebody's token, and a body of JSON.
+    /// A request with a principal's token, and a JSON body.
     fn send_as(
         &self,
         who: &str,
@@ -84,13 +84,13 @@ impl Served {
         self.send_as(who, "POST", path, &[], body)
     }
 
-    /// The id of a run of somebody that waits for an approval.
+    /// The id of a principal's run that waits for an approval.
     fn waiting_run_of(&self, who: &str) -> String {
         let note = json!({ "composition": one("command:note", &json!({ "text": "x" })) });
         self.post_as(who, EXECUTE, &note).is(202)["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// What a method of MCP answers somebody, in the era without `initialize`.
+    /// The response of an MCP method to a principal, in the era without `initialize`.
     fn mcp_as(&self, who: &str, method: &str, mut params: Json) -> Json {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -159,7 +159,7 @@ fn credentials(route: &Route) -> Vec<(Option<String>, Is)> {
         ("keeper", Right::Write),
         ("scraper", Right::Metrics),
     ] {
-        // Whoever may look may see what is counted; no other right comes with another.
+        // `read` includes the metrics; no other right includes another.
         let is_enough = matches!(
             (right, route.right),
             (_, Right::Public) | (Right::Read | Right::Metrics, Right::Metrics)
@@ -176,8 +176,8 @@ fn credentials(route: &Route) -> Vec<(Option<String>, Is)> {
     all
 }
 
-/// D3: every route × none, wrong, expired, too few rights, somebody else's and right, on a run of Ada's.
-/// A route of a door that comes later is in the table, and so in here.
+/// D3: every route × none, wrong, expired, too few rights, another principal's and right, on a run
+/// of Ada's. A route added later is in the table, and so in here.
 #[test]
 fn every_route_answers_every_credential_as_it_should() {
     let (_world, served) = served();
@@ -245,7 +245,7 @@ fn every_route_answers_every_credential_as_it_should() {
     served.post_as("looker", "/graphql", &query).is(200);
     let line = served.said("what=\"cancelRun\" path=\"/graphql\"");
     assert!(line.contains("who=\"looker\"") && line.contains("status=403"), "{line}");
-    // Nobody has done anything to it.
+    // The run is unchanged.
     assert_eq!(served.get_as("ada", &format!("/api/v1/runs/{run}")).is(200)["status"], "waiting");
 }
 
@@ -293,8 +293,8 @@ fn what_is_theirs_is_theirs() {
     assert_ne!(keyed("ada"), keyed("bob"));
 }
 
-/// D3: the same on MCP: runs, tasks and results of somebody else are not there, tools for which a right
-/// is missing are neither listed nor called, and a session is its principal's.
+/// D3: the same on MCP: runs, tasks and results of another principal are not visible, tools without
+/// the right are neither listed nor called, and a session belongs to its principal.
 #[test]
 fn mcp_knows_who_calls() {
     let (_world, served) = served();
@@ -340,7 +340,7 @@ fn mcp_knows_who_calls() {
     }
 }
 
-/// D3: a tool that somebody's toolset leaves out is not there for them, whichever door they ask at.
+/// D3: a tool outside a principal's toolset is not visible to them, on any surface.
 #[test]
 fn a_tool_of_no_toolset_of_theirs_is_not_there() {
     let (_world, served) = served();
@@ -359,7 +359,7 @@ fn a_tool_of_no_toolset_of_theirs_is_not_there() {
     assert!(told("held", "echo").is_null());
 }
 
-/// D3: the session of an MCP client of the era with `initialize` is not there for anybody else.
+/// D3: the session of an MCP client of the legacy era is not visible to any other principal.
 #[test]
 fn a_session_is_not_there_for_anybody_else() {
     let (_world, served) = served();
@@ -426,7 +426,7 @@ fn what_a_toolset_refuses_is_not_offered() {
     assert!(!all.to_string().contains("sleep"), "{all}");
 }
 
-/// A run goes on under the toolset that it was begun with, also after a restart.
+/// A run resumes under the toolset that it was started with, also after a restart.
 #[test]
 fn a_run_stays_within_its_toolset() {
     let world = world(&principals());
@@ -492,7 +492,7 @@ fn a_token_is_made_for_somebody() {
     world.segue(&["serve", "token", "x", "--toolset", "nothing"]).exits(2);
 }
 
-/// Mistakes in the configuration are said with their line, and nobody is let in by one.
+/// Configuration errors about principals name their line, and give no access.
 #[test]
 fn mistakes_about_principals_are_said() {
     let hash = hex_digest(b"x");

@@ -1,4 +1,4 @@
-//! Runs over REST: following, answering, ending them, and going away in the middle.
+//! Runs over REST: following, answering and cancelling them, and disconnecting in between.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -54,7 +54,7 @@ fn events(stream: TcpStream) -> impl Iterator<Item = Event> {
     })
 }
 
-/// Followers hear the lines of `-o ndjson`, each once, also when they go away in between.
+/// Followers receive the lines of `-o ndjson`, each once, also when they reconnect.
 #[test]
 fn a_run_is_followed() {
     let (world, served) = served("");
@@ -97,8 +97,8 @@ steps:
     served.get("/api/v1/runs/none/events").is_problem(404, "not-found");
 }
 
-/// A3: what is allowed is what is called, also where a value of it is written nowhere; and nobody who
-/// allows it sees that.
+/// A3: the approved arguments are the ones called, also when a value is stored nowhere; and the
+/// approver does not see that value.
 #[test]
 fn what_is_allowed_is_called_with_its_sensitive_value() {
     let (_world, served) = served("");
@@ -121,7 +121,7 @@ steps:
     );
 }
 
-/// What a server says of its progress is told to who follows; who comes back later does not hear of it.
+/// Followers receive a server's progress; a follower that reconnects later does not.
 #[test]
 fn progress_of_a_call_is_followed() {
     let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/hostile.py");
@@ -141,14 +141,14 @@ fn progress_of_a_call_is_followed() {
     let told: Vec<&Event> = heard.iter().filter(|event| event.kind == "step_progress").collect();
     assert!(told.len() >= 2, "{heard:?}");
     assert_eq!(told[0].data["detail"], "1 of 4: part 1");
-    // They have no number of their own: whoever comes back asks for what is behind an entry.
+    // They have no number: a follower that reconnects asks for everything after an entry.
     assert_eq!(told[0].data["seq"], told[0].id);
     let again: Vec<Event> = follow(&served, &run_id, None).collect();
     let lasting = heard.into_iter().filter(|event| event.kind != "step_progress");
     assert_eq!(again, lasting.collect::<Vec<_>>());
 }
 
-/// A follower that joins in the middle, goes, and comes back has heard each event once.
+/// A follower that joins late, leaves and reconnects has received each event once.
 #[test]
 fn a_follower_comes_back_in_the_middle() {
     let (_world, served) = served("");
@@ -199,7 +199,7 @@ fn a_run_waits_for_an_approval() {
     let run = ask();
     let view = served.post(&format!("{run}/approve"), &json!({ "approved": false })).is(200);
     assert_eq!(view["status"], "denied", "{view}");
-    // With consent from the start nobody is asked.
+    // With an approval from the start no person is asked.
     let mut approved = note;
     approved["options"] = json!({ "approved": true });
     assert_eq!(served.post(EXECUTE, &approved).is(200)["success"], true);
@@ -209,7 +209,7 @@ fn a_run_waits_for_an_approval() {
     served.said("executeComposition");
 }
 
-/// An answer about a run that goes on says how it stands, also when the server ends meanwhile.
+/// A response about a run in progress shows its state, also when the server stops meanwhile.
 #[test]
 fn a_run_that_goes_on_shows_how_it_stands() {
     let (_world, served) = served("limits: { served_leave_ms: 1 }\n");
@@ -281,7 +281,7 @@ fn an_approval_has_its_form() {
     assert_eq!(view["results"]["used"]["n"], 3, "{view}");
 }
 
-/// A run is ended, and what it did is taken back when somebody wants that.
+/// A run is cancelled, and its steps are rolled back on request.
 #[test]
 fn runs_are_ended_and_taken_back() {
     let (world, served) = served("");
@@ -347,7 +347,7 @@ fn everything_can_be_looked_at() {
     assert_eq!(served.get("/readyz").is(200)["compositions"], 1);
 }
 
-/// Whoever waits is answered before the server ends; what takes longer goes on with the next one.
+/// Pending requests are answered before the server stops; longer runs resume on the next one.
 #[cfg(unix)]
 #[test]
 fn a_server_ends_when_it_has_answered() {

@@ -1,4 +1,4 @@
-//! A host that speaks the protocol word by word, so that shapes can be looked at.
+//! A host that speaks the protocol message by message, so that tests can check their form.
 
 #![allow(clippy::needless_pass_by_value, reason = "`json!` gives values, and tests read better so")]
 
@@ -19,7 +19,7 @@ pub(crate) struct Host {
     messages: Receiver<(Json, String)>,
     /// The last line that was waited for, as it came.
     line: String,
-    /// Messages that nobody has waited for yet.
+    /// Messages that were not awaited yet.
     unread: Vec<Json>,
     asked: u64,
     /// What every request says of the client; the era with `initialize` says it once.

@@ -1,4 +1,4 @@
-//! `segue serve`: who may come in over HTTP.
+//! `segue serve`: authentication over HTTP.
 
 use super::{DOUBLE, world};
 use crate::served::Served;
@@ -33,7 +33,7 @@ pub(crate) fn call<'a>() -> (Json, Vec<(&'a str, &'a str)>) {
     (message, headers.to_vec())
 }
 
-/// Without the token nobody is heard; nor under a name that is not ours, nor from a foreign page.
+/// Requests without the token, with a foreign host name or from a foreign origin are refused.
 #[test]
 fn only_who_has_the_token_is_heard() {
     let world = world(
@@ -69,7 +69,8 @@ fn numbers_are_exact_over_http() {
     assert!(answer.body.contains(exact), "{answer:?}");
 }
 
-/// Without a configured token one is made up and said; letting everybody in is for this machine only.
+/// Without a configured token one is generated and printed; serving without a token is for loopback
+/// only.
 #[test]
 fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
     let world = world("", &[("double", DOUBLE)]);
@@ -89,7 +90,7 @@ fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
     world.segue(&["--config", "segue.yaml", "serve", "--listen", "here"]).exits(2);
 }
 
-/// What is no message is told so in the protocol's words.
+/// A body that is no message gets a protocol error.
 #[test]
 fn nonsense_is_answered_over_http() {
     let world =

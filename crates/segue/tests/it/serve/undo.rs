@@ -1,10 +1,10 @@
-//! What takes steps back, as hosts and people are told of it before it can happen.
+//! Rollbacks, as hosts and people see them before they can happen.
 
 use super::host::{Host, error, text, value};
 use super::{forms, notes, world};
 use crate::support::json;
 
-/// Saves something, and would write a note to take that back.
+/// Saves something, with a note as its rollback.
 const BACK: &str = "\
 name: back
 error_handling: { rollback_on_failure: true }
@@ -16,8 +16,8 @@ steps:
   - { id: bad, tool: fail, depends_on: [save] }
 ";
 
-/// S0-54, S3: what the composition would take a step back with is asked for with the step, and named
-/// in the question; without a yes, neither is called.
+/// S0-54, S3: the composition's rollback of a step is approved together with the step, and named in
+/// the question; without an approval, neither is called.
 #[test]
 fn an_undo_that_destroys_is_asked_for_with_its_step() {
     let world = world("", &[("back", BACK)]);

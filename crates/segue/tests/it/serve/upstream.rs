@@ -151,7 +151,7 @@ fn offered(host: &mut Host) -> Vec<String> {
 }
 
 /// A server that cannot be used at the start is tried again: what needs it is offered once it is there,
-/// and a run that waited for it goes on.
+/// and a run that waited for it resumes.
 #[cfg(unix)]
 #[test]
 fn a_server_that_comes_late_is_taken_in() {
@@ -185,8 +185,8 @@ fn a_server_that_comes_late_is_taken_in() {
     assert_eq!(value(&host.call("run_get", run))["status"], "success");
 }
 
-/// Nobody waits for long for a server that does not answer, nor twice, and not at all for one that was
-/// seen before.
+/// The start does not wait long for a server that does not answer, nor twice, and not at all for
+/// one that was seen before.
 #[test]
 fn a_mute_server_keeps_nobody_waiting() {
     let mute = world(&scripted("mute"), CALLS, "limits: { served_start_ms: 100 }\n");

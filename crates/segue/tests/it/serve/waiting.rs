@@ -16,7 +16,7 @@ steps:
 output: { name: '{{ who.data.name }}', by: '{{ who.by }}' }
 ";
 
-/// A run that nobody could be asked for, in a Segue that has ended since.
+/// A run that could not ask a person, in a Segue that has ended since.
 fn left_waiting(world: &World) -> String {
     let mut host = Host::legacy(world, &json!({}));
     let waiting = host.call("ask", json!({}));
@@ -45,7 +45,7 @@ fn a_run_that_waits_is_answered_through_the_next_host() {
     assert!(asked["params"]["message"].as_str().unwrap().contains("Who is it for?"), "{asked}");
     host.reply(&asked, yes.clone());
     assert_eq!(output(&host.answer(id)["result"]), expected);
-    // What is over stays as it ended, and nobody is asked again.
+    // A finished run stays as it ended, and asks no more.
     assert_eq!(output(&host.call("run_resume", resume["arguments"].clone())), expected);
     assert_eq!(host.unread("elicitation/create"), 0);
     drop(host);
@@ -129,7 +129,7 @@ fn a_model_cannot_approve_its_own_calls() {
     assert_eq!(notes(&world), 0);
 }
 
-/// A2: a question has its time although nobody looks at the run, also in the Segue that comes next.
+/// A2: a question times out although no process drives the run, also in the next Segue.
 #[test]
 fn a_question_that_nobody_answers_has_its_time() {
     let text = "\
@@ -170,7 +170,7 @@ fn an_answer_that_does_not_fit_is_asked_for_again() {
     assert!(is_told_why(&asked), "{asked}");
     host.reply(&asked, answer(json!("Ada")));
     assert_eq!(value(&host.answer(id)["result"])["name"], "Ada");
-    // Not for ever: then it waits for somebody else.
+    // Not for ever: then it waits for another host.
     let id = host.begin("tools/call", call);
     for _ in 0..3 {
         let asked = host.request("elicitation/create");
@@ -210,7 +210,7 @@ fn a_task_refuses_an_answer_that_does_not_fit() {
     assert_eq!(value(&task(&mut host)["result"])["name"], "Ada");
 }
 
-/// A host that says that it can ask, and then cannot, is told that nobody could be asked.
+/// A host that declares elicitation and then fails gets the message that no person could be asked.
 #[test]
 fn a_host_that_fails_to_ask_is_told_so() {
     let world = world("", &[("both", ATOMIC)]);

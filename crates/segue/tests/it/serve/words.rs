@@ -1,4 +1,4 @@
-//! Plans from words for a host: asked for, looked at, executed once.
+//! Plans from natural language for a host: created, read, executed once.
 
 use super::host::{Host, error, value};
 use crate::support::{Json, World, json};
@@ -37,7 +37,7 @@ fn a_host_plans_and_executes() {
     }
 }
 
-/// Where there is no model, nobody is offered to plan with one.
+/// Without a model the planning tools are not offered.
 #[test]
 fn without_a_model_planning_is_not_offered() {
     let world = World::new();

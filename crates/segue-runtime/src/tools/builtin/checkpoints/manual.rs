@@ -1,8 +1,8 @@
-//! The manual that comes with the program, as checkpoints.
+//! The manual shipped with the program, as checkpoints.
 
 use super::store::Checkpoint;
 
-/// Name and text: a heading, then the text.
+/// Name and text; each text begins with a heading.
 const TEXTS: &[(&str, &str)] = &[
     ("retries", include_str!("../manual/retries.md")),
     ("rollback", include_str!("../manual/rollback.md")),
@@ -37,7 +37,7 @@ fn checkpoint(name: &str, text: &str) -> Checkpoint {
 mod tests {
     use super::*;
 
-    /// Short enough to be read, long enough to say something.
+    /// Each text is short enough to read and long enough to be useful.
     #[test]
     fn every_text_has_a_heading_and_a_fitting_length() {
         for checkpoint in checkpoints() {

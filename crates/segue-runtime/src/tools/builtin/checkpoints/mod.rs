@@ -1,9 +1,9 @@
-//! `checkpoint_*`: texts worth keeping, found again by their words.
+//! `checkpoint_*`: saved texts with full-text search.
 //!
-//! A search that finds nothing among the user's own checkpoints looks into a small manual that comes
-//! with the program, so that the first search on a fresh machine has something to say.
+//! A search that finds nothing among the user's checkpoints searches a small manual shipped with
+//! the program, so that the first search on a fresh machine has a result.
 //!
-//! Each run sees the checkpoints of whoever began it, and nobody else's.
+//! Each run sees only the checkpoints of its owner.
 //!
 //! Not here: the database ([`store`]).
 
@@ -25,7 +25,7 @@ use super::{
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use store::{Checkpoint, CheckpointOwner, CheckpointQuery, CheckpointStore, DatabaseLocation};
 
-/// Adds a checkpoint each time that it is called.
+/// Each call adds a checkpoint.
 const ADDS: Annotations = WRITES;
 
 const DELETES: Annotations =
@@ -39,7 +39,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "checkpoint_save",
-            description: "Keeps a text, to be found again by its words",
+            description: "Saves a text, which a full-text search finds again",
             input: r#"{"type":"object","required":["content"],"additionalProperties":false,"properties":{
                 "content":{"type":"string"},
                 "summary":{"type":"string","description":"one line; by default the first line of the content"},
@@ -94,7 +94,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "checkpoint_delete",
-            description: "Deletes a checkpoint; one that is not there is no failure",
+            description: "Deletes a checkpoint; a missing one is no failure",
             input: r#"{"type":"object","required":["id"],"additionalProperties":false,"properties":{
                 "id":{"type":"string"}}}"#,
             output: r#"{"type":"object","required":["id","deleted","previous"],"additionalProperties":false,"properties":{
@@ -112,7 +112,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "checkpoint_restore",
-            description: "Puts a deleted checkpoint back as it was: the rollback of checkpoint_delete",
+            description: "Restores a deleted checkpoint: the rollback of checkpoint_delete",
             input: r#"{"type":"object","required":["checkpoint"],"additionalProperties":false,"properties":{
                 "checkpoint":{"type":["object","null"],"required":["id","summary","content","tags","created_at"],
                     "additionalProperties":false,"properties":{
@@ -190,7 +190,7 @@ fn save(
     ]))
 }
 
-/// The first line that says something, cut at a length that fits one.
+/// The first line with text, cut to the length of a summary.
 fn first_line(content: &str) -> String {
     const SUMMARY_CHARS_MAX: usize = 120;
     let line = content.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
@@ -308,7 +308,7 @@ fn restore(
     Ok(restored(Value::from(checkpoint.id), true))
 }
 
-/// A checkpoint with everything that it takes to put it back.
+/// A checkpoint with every field, so that it can be restored.
 fn whole(checkpoint: Checkpoint) -> Value {
     Value::object([
         ("id", Value::from(checkpoint.id)),

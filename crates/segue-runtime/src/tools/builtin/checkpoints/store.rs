@@ -1,10 +1,11 @@
-//! Checkpoints in SQLite, with a full-text index beside them.
+//! Checkpoints in SQLite, with a full-text index.
 //!
-//! Opened when first used. One connection behind a lock: SQLite has one writer anyway, and these
-//! calls are short. The tables have names of their own, so that the file may be the run store's.
+//! The database is opened at the first use. One connection behind a lock is enough: SQLite has one
+//! writer anyway, and these calls are short. The tables have their own names, so that the file may
+//! be the run store's.
 //!
-//! A checkpoint is its owner's: whatever is asked is asked of the checkpoints of one owner, and those of
-//! others are not there. The operator's have no owner, as have those from before there were owners.
+//! Every query is limited to the checkpoints of one owner. The operator's have no owner, as have
+//! those from before there were owners.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -17,10 +18,10 @@ use super::super::tokenize::{is_common, words};
 use crate::store::private_files::make_file;
 use crate::tools::ToolError;
 
-/// Words of a query that are looked at.
+/// How many words of a query are used.
 const QUERY_WORDS_MAX: usize = 64;
 
-/// How long another process may hold the file.
+/// How long to wait for another process that holds the file.
 const BUSY_WAIT: Duration = Duration::from_secs(20);
 
 const TABLES: &str = "
@@ -47,17 +48,17 @@ const TABLES: &str = "
     END;
 ";
 
-/// Tables from before checkpoints had owners: what is there is the operator's.
+/// Upgrades tables from before checkpoints had owners: existing ones become the operator's.
 const ADD_OWNER: &str = "ALTER TABLE checkpoint ADD COLUMN owner TEXT NOT NULL DEFAULT ''";
 
 const HAS_OWNER: &str = "SELECT count(*) FROM pragma_table_info('checkpoint') WHERE name = 'owner'";
 
-/// A time is filled in unless it is given, in the form that sorts.
+/// Fills in the current time unless one is given, in the form that sorts.
 const INSERT: &str = "
     INSERT OR IGNORE INTO checkpoint (id, summary, content, tags, created_at, owner)
     VALUES (?1, ?2, ?3, ?4, coalesce(nullif(?5, ''), strftime('%Y-%m-%dT%H:%M:%fZ', 'now')), ?6)";
 
-/// A summary's words count more than the text's; a tag is wanted unless the checkpoint has it.
+/// Words in the summary count double. A checkpoint must have every wanted tag.
 const SEARCH: &str = "
     SELECT c.id, c.summary, c.content, c.tags, c.created_at,
            -bm25(checkpoint_words, 2.0, 1.0) AS score
@@ -74,7 +75,7 @@ const LIST: &str = "
                       WHERE wanted.value NOT IN (SELECT value FROM json_each(c.tags)))
     ORDER BY c.number DESC LIMIT ?2";
 
-/// One text that was kept.
+/// One saved text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Checkpoint {
     pub(super) id: String,
@@ -84,18 +85,18 @@ pub(super) struct Checkpoint {
     pub(super) created_at: String,
 }
 
-/// Whose checkpoints are meant.
+/// The owner whose checkpoints a call sees.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CheckpointOwner(String);
 
 impl CheckpointOwner {
-    /// Those of a principal, or the operator's.
+    /// A principal, or the operator.
     pub(super) fn of(principal: Option<&str>) -> CheckpointOwner {
         CheckpointOwner(principal.unwrap_or_default().to_owned())
     }
 
-    /// What an id is in the table, where those of all owners are: nobody can take an id away from
-    /// somebody else by using it.
+    /// The primary key for an id. The table holds the ids of all owners; with the owner as a
+    /// prefix, no owner can occupy an id of another.
     fn key(&self, id: &str) -> String {
         if self.0.is_empty() { id.to_owned() } else { format!("{}/{id}", self.0) }
     }
@@ -107,22 +108,22 @@ impl CheckpointOwner {
     }
 }
 
-/// What is searched for.
+/// A search.
 pub(super) struct CheckpointQuery<'a> {
     pub(super) words: &'a str,
     pub(super) tags: Vec<&'a str>,
     pub(super) limit: usize,
 }
 
-/// Where checkpoints are.
+/// Where the database is.
 pub(super) enum DatabaseLocation {
     Memory,
     File(PathBuf),
-    /// In memory, and there from the start.
+    /// In memory, filled when it is opened.
     Filled(fn() -> Vec<Checkpoint>),
 }
 
-/// A place and, once it was used, the connection to it.
+/// A location and, once it was used, its connection.
 pub(super) struct CheckpointStore {
     place: DatabaseLocation,
     connection: Mutex<Option<Connection>>,
@@ -133,7 +134,7 @@ impl CheckpointStore {
         CheckpointStore { place, connection: Mutex::new(None) }
     }
 
-    /// Adds a checkpoint and returns its time; one of the same id stays as it is.
+    /// Adds a checkpoint and returns its time; an existing one with the same id stays unchanged.
     pub(super) fn insert(
         &self,
         owner: &CheckpointOwner,
@@ -146,7 +147,7 @@ impl CheckpointStore {
         })
     }
 
-    /// Those that have all words, or those that have any, best first.
+    /// The checkpoints with all words or, if there are none, with any, best first.
     pub(super) fn search(
         &self,
         owner: &CheckpointOwner,
@@ -184,7 +185,7 @@ impl CheckpointStore {
         })
     }
 
-    /// Takes a checkpoint away and returns it.
+    /// Deletes a checkpoint and returns it.
     pub(super) fn delete(
         &self,
         owner: &CheckpointOwner,
@@ -227,7 +228,7 @@ impl CheckpointStore {
         opened.map_err(|error| self.failure(&error))
     }
 
-    /// What a database failure means to the caller.
+    /// Translates a database failure for the caller.
     fn failure(&self, error: &rusqlite::Error) -> ToolError {
         let place = match &self.place {
             DatabaseLocation::File(path) => format!("the checkpoint store `{}`", path.display()),
@@ -240,7 +241,7 @@ impl CheckpointStore {
                 ToolError::failed(format!("{place} is locked by another process"))
             }
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
-                let message = format!("{place} is damaged or no database: {error}");
+                let message = format!("{place} is damaged or not a database: {error}");
                 ToolError::refused(Code::ToolError, message)
             }
             Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied | ErrorCode::ReadOnly) => {
@@ -266,7 +267,7 @@ fn with_tables(mut connection: Connection) -> rusqlite::Result<Connection> {
     let has_owner =
         |connection: &Connection| connection.query_row(HAS_OWNER, [], |row| row.get::<_, bool>(0));
     if !has_owner(&connection)? {
-        // Looked at again once nobody else can add it.
+        // Checked again inside the transaction: another process may have added it.
         let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if !has_owner(&change)? {
             change.execute_batch(ADD_OWNER)?;
@@ -293,7 +294,7 @@ fn checkpoint(row: &Row<'_>, owner: &CheckpointOwner) -> rusqlite::Result<Checkp
         id: owner.id(&key),
         summary: row.get(1)?,
         content: row.get(2)?,
-        // Written by us; what somebody else put there counts as no tags.
+        // Written as JSON by us; anything else counts as no tags.
         tags: serde_json::from_str(&tags).unwrap_or_default(),
         created_at: row.get(4)?,
     })
@@ -303,9 +304,9 @@ fn json_list(texts: &[&str]) -> String {
     serde_json::to_string(texts).unwrap_or_default()
 }
 
-/// What to look for, strictest first: all words, then any word that means something.
+/// FTS queries, the strictest first: all words, then any meaningful word.
 ///
-/// A query is words. Each is quoted, so that nothing in it is a command to the index.
+/// Each word is quoted, so that no part of a query is an operator of the index.
 fn phrases(query: &str) -> Vec<String> {
     let mut all: Vec<String> = words(query).take(QUERY_WORDS_MAX).collect();
     all.sort_unstable();

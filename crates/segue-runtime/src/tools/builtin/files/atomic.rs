@@ -1,7 +1,8 @@
-//! `atomic_edit`: reads a file, checks what an edit makes of it, and has it made, under one yes.
+//! `atomic_edit`: reads a file, checks the result of an edit, and makes the edit, with one
+//! approval.
 //!
-//! It touches no file itself. What it calls is `files_read` and `files_edit`, and the edit is refused
-//! when the file is no longer what was read.
+//! It touches no file itself: it calls `files_read` and `files_edit`. The edit is refused when the
+//! file has changed since it was read.
 
 use async_trait::async_trait;
 use segue_core::tool::ConfirmWhen;
@@ -24,7 +25,7 @@ const INPUT: &str = r#"{"type":"object","required":["path","find","replace"],"ad
         "lacks":{"type":"string","minLength":1,"description":"what the result must not contain"}}}}}"#;
 
 pub(super) struct AtomicEdit {
-    /// The largest file.
+    /// The size limit of a file.
     pub(super) bytes_max: usize,
 }
 
@@ -85,7 +86,7 @@ impl LocalTool for AtomicEdit {
     }
 }
 
-/// Whether an edit of this text is what is wanted.
+/// Checks that the edit would give the wanted result.
 fn check(args: ToolArgs<'_>, content: &str, bytes_max: usize) -> Result<(), ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
     let empty = Value::empty_object();
@@ -94,8 +95,7 @@ fn check(args: ToolArgs<'_>, content: &str, bytes_max: usize) -> Result<(), Tool
     let found = content.matches(&**find).count();
     if found != expected {
         let path = args.text("path")?;
-        let message =
-            format!("the text to find occurs {found} times and not {expected} in `{path}`");
+        let message = format!("the text to find occurs {found} times in `{path}`, not {expected}");
         return Err(refuse(message));
     }
     let (contains, lacks) = (check.optional_text("contains")?, check.optional_text("lacks")?);
@@ -108,10 +108,10 @@ fn check(args: ToolArgs<'_>, content: &str, bytes_max: usize) -> Result<(), Tool
     }
     let result = content.replace(&**find, replace);
     if contains.is_some_and(|text| !result.contains(&**text)) {
-        return Err(refuse("the result lacks what `check.contains` asks for; nothing was written"));
+        return Err(refuse("the result does not contain `check.contains`; nothing was written"));
     }
     if lacks.is_some_and(|text| result.contains(&**text)) {
-        return Err(refuse("the result contains what `check.lacks` forbids; nothing was written"));
+        return Err(refuse("the result contains `check.lacks`; nothing was written"));
     }
     Ok(())
 }

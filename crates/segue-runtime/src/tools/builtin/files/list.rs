@@ -1,4 +1,4 @@
-//! A directory → its entries, sorted and bounded.
+//! Lists the entries of a directory, sorted and limited.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use super::protected_files::{FileIdentity, is_configuration};
 use super::root::{FileRoot, failure, relative};
 use crate::tools::ToolError;
 
-/// Entries in one result; beyond, it says that there is more.
+/// How many entries one result holds; beyond that it is marked as truncated.
 const LISTED_MAX: usize = 10_000;
 
-/// Entries looked at for one result.
+/// How many entries are visited for one result.
 const SEEN_MAX: usize = 200_000;
 
-/// Directories inside each other.
+/// How deep directories are followed.
 const DEPTH_MAX: usize = 64;
 
 pub(super) fn list(
@@ -45,7 +45,7 @@ pub(super) fn list(
     Ok(Value::object([("files", Value::from(files)), ("truncated", truncated)]))
 }
 
-/// A glob about names, or about whole paths below the listed directory.
+/// A glob for names, or for whole paths below the listed directory.
 struct Pattern {
     glob: GlobMatcher,
     about_paths: bool,
@@ -69,9 +69,9 @@ impl Pattern {
 struct Walk {
     pattern: Option<Pattern>,
     recursive: bool,
-    /// What paths begin with, seen from the root.
+    /// The prefix of all paths, relative to the root.
     base: String,
-    /// What is Segue's own and is not read.
+    /// Segue's own files, which are not listed.
     hidden: BTreeSet<FileIdentity>,
     seen: usize,
     files: Vec<(String, Value)>,
@@ -79,8 +79,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// Lists what is in `dir`, whose path below the listed directory is `below`. A directory that
-    /// cannot be read, or is gone by now, has no entries.
+    /// Lists `dir`, whose path below the listed directory is `below`. A directory that cannot be
+    /// read, or is gone by now, has no entries.
     fn visit(&mut self, dir: &Dir, below: &str, depth: usize) {
         for (name, entry) in self.sorted(dir) {
             let path = format!("{below}{name}");

@@ -1,10 +1,11 @@
 //! `files_*` and `atomic_edit`: text files under one root.
 //!
-//! Every change returns what was there before, and its rollback, `files_restore`, puts that back;
-//! for this reason a file that is not text, which could not be put back, is not overwritten.
+//! Every change returns the previous content, and its rollback, `files_restore`, restores that. A
+//! file that is not text could not be restored, so it is not overwritten.
 //!
-//! Not here: how paths are kept inside the root ([`root`]), which files are Segue's own ([`own`]), when a
-//! change asks first ([`overwrite`]), and `atomic_edit`, which is made of others of these ([`atomic`]).
+//! Not here: how paths stay inside the root ([`root`]), which files are Segue's own
+//! ([`protected_files`]), which changes ask first ([`overwrite`]), and `atomic_edit`, which is made
+//! of these tools ([`atomic`]).
 
 mod atomic;
 mod list;
@@ -28,26 +29,26 @@ use overwrite::Overwrite;
 pub use protected_files::ProtectedFiles;
 use root::{Existing, FileRoot, Parents};
 
-/// How a change is taken back.
+/// How a change is rolled back.
 const RESTORE: BuiltinRollback = BuiltinRollback::Call(
     "files_restore",
     &[("path", "{{ output.path }}"), ("content", "{{ output.previous }}")],
 );
 
-/// Takes away what a file holds. That is returned, but a person who looks sees it gone.
+/// Removes a file's content. The call returns it, but for a person the content is gone.
 const DESTROYS: Annotations = Annotations { destructive: Some(true), ..WRITES };
 
-/// Puts a file into a given state, whatever its state is now.
+/// Gives a file a content, whatever it holds now.
 const RESTORES: Annotations = Annotations { idempotent: Some(true), ..DESTROYS };
 
-/// JSON Schema of what an edit returns.
+/// JSON Schema of an edit's value.
 const EDITED: &str = r#"{"type":"object","required":["path","replacements","previous"],"additionalProperties":false,"properties":{
     "path":{"type":"string"},"replacements":{"type":"integer","minimum":1},"previous":{"type":"string"}}}"#;
 
 type Run = fn(&FileRoot, ToolArgs<'_>, &Allowed<'_>) -> Result<Value, ToolError>;
 
-/// What a call may overwrite, looked up when the file is about to be changed: it may have appeared since the
-/// call was asked about.
+/// What a call may overwrite, checked right before the change: the file may have appeared since the
+/// question was asked.
 struct Allowed<'a> {
     root: &'a FileRoot,
     always: &'a Overwrite,
@@ -76,7 +77,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "files_write",
-            description: "Writes a text file under the files root, in one step that readers never see half done",
+            description: "Writes a text file under the files root atomically: readers see the old content or the new one",
             input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
                 "path":{"type":"string","minLength":1,"description":"relative to the root, with `/`"},
                 "content":{"type":"string"},
@@ -127,7 +128,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "files_delete",
-            description: "Deletes a text file under the files root; a file that is not there is no failure",
+            description: "Deletes a text file under the files root; a missing file is no failure",
             input: r#"{"type":"object","required":["path"],"additionalProperties":false,"properties":{
                 "path":{"type":"string","minLength":1}}}"#,
             output: r#"{"type":"object","required":["path","deleted","previous"],"additionalProperties":false,"properties":{
@@ -141,7 +142,7 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "files_restore",
-            description: "Puts a file back to a content, or away when the content is null: the rollback of the other file tools",
+            description: "Restores a file's content, or deletes the file when the content is null: the rollback of the other file tools",
             input: r#"{"type":"object","required":["path","content"],"additionalProperties":false,"properties":{
                 "path":{"type":"string","minLength":1},"content":{"type":["string","null"]}}}"#,
             output: r#"{"type":"object","required":["path","bytes","previous"],"additionalProperties":false,"properties":{
@@ -219,7 +220,7 @@ fn write(root: &FileRoot, args: ToolArgs<'_>, allowed: &Allowed<'_>) -> Result<V
     ]))
 }
 
-/// Replaces a text. Other calls of these tools wait meanwhile, so that none is lost.
+/// Replaces a text. Holds the lock of the root, so that no concurrent edit is lost.
 fn edit(root: &FileRoot, args: ToolArgs<'_>, allowed: &Allowed<'_>) -> Result<Value, ToolError> {
     let (find, replace) = (args.text("find")?, args.text("replace")?);
     let (all, expected) = (args.flag_or("all", false)?, args.optional_text("expected")?);
@@ -235,9 +236,9 @@ fn edit(root: &FileRoot, args: ToolArgs<'_>, allowed: &Allowed<'_>) -> Result<Va
         0 => Some("does not occur".to_owned()),
         1 => None,
         _ if all => None,
-        several => {
-            Some(format!("occurs {several} times; say `all`, or give more of the text around it"))
-        }
+        several => Some(format!(
+            "occurs {several} times; set `all`, or include more of the surrounding text"
+        )),
     };
     if let Some(why) = why {
         return Err(refuse(format!("the text to find {why} in `{}`", leaf.path())));
@@ -286,7 +287,7 @@ fn restore(root: &FileRoot, args: ToolArgs<'_>, _: &Allowed<'_>) -> Result<Value
     ]))
 }
 
-/// Takes a file away and returns what it held; nothing when there is none.
+/// Deletes a file and returns its content; `None` when there is no file.
 fn remove(root: &FileRoot, path: &str) -> Result<Option<String>, ToolError> {
     let _writing = root.lock();
     let leaf = match root.leaf(path, Parents::Expect) {

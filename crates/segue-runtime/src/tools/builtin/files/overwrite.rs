@@ -1,8 +1,8 @@
-//! What may be overwritten without a question.
+//! Which files may be overwritten without asking.
 //!
-//! A new file takes nothing away, so writing one does not ask. Writing over a file or editing it
-//! does, unless the operator has said of such a file that it may be overwritten: in the configuration
-//! for everybody, or in a composition of his for its own runs.
+//! Writing a new file destroys nothing, so it does not ask. Overwriting or editing a file asks,
+//! unless the operator has allowed it for that file: in the configuration for every run, or in one
+//! of their compositions for its own runs.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl Overwrite {
             return Overwrite(GlobSet::empty());
         }
         let mut set = GlobSetBuilder::new();
-        // One that is no pattern covers nothing.
+        // An invalid pattern covers nothing.
         for pattern in patterns {
             if let Ok(glob) = GlobBuilder::new(pattern.as_ref()).literal_separator(true).build() {
                 set.add(glob);
@@ -34,17 +34,18 @@ impl Overwrite {
         Overwrite(set.build().unwrap_or_default())
     }
 
-    /// Whether they cover the file that would be written. What links lead to is that file, whatever the
-    /// path says.
+    /// Whether the patterns cover the file that would be written, after its folder's links are
+    /// resolved.
     fn covers(&self, path: &str, root: &FileRoot) -> bool {
         match root.written_path(path) {
             Some(written) => self.0.is_match(written),
-            // Before a run the folder may not be known yet. In a call there is none to write into.
+            // Before a run the folder may still hold an expression. In a call there is none to
+            // write into.
             None => path.contains("{{") && relative(path).is_ok_and(|it| self.0.is_match(it)),
         }
     }
 
-    /// Why a call that nobody was asked about does not change a file that is there.
+    /// Why a call that did not ask must not change an existing file.
     pub(super) fn refusal(
         &self,
         path: &str,
@@ -53,12 +54,13 @@ impl Overwrite {
     ) -> Option<ToolError> {
         let Overwrites::Only(patterns) = allowed else { return None };
         let is_covered = self.covers(path, root) || Overwrite::new(patterns).covers(path, root);
-        let message =
-            || format!("`{path}` appeared after the step started; overwriting it asks first");
+        let message = || {
+            format!("`{path}` appeared after the step started; overwriting it needs a confirmation")
+        };
         (!is_covered).then(|| ToolError::refused(Code::Denied, message()))
     }
 
-    /// When a call of a tool asks by its own word, if that depends on its arguments.
+    /// When a tool asks depending on its arguments.
     pub(super) fn asks_when(&self, tool: &str, root: &Arc<FileRoot>) -> Option<ConfirmWhen> {
         if !matches!(tool, "files_write" | "files_edit") {
             return None;
@@ -68,7 +70,7 @@ impl Overwrite {
             let path = args.get("path").and_then(Value::as_str).unwrap_or("");
             let replaces = args.get("overwrite").is_none_or(|yes| *yes != Value::Bool(false));
             let is_covered = || own.covers(path, &root) || Overwrite::new(more).covers(path, &root);
-            // Before a run a path may not be known yet.
+            // Before a run the path may still hold an expression.
             replaces && (path.contains("{{") || root.has(path)) && !is_covered()
         }))
     }

@@ -1,13 +1,12 @@
-//! Segue's own files, which the file tools do not touch wherever they lie.
+//! Segue's own files, which the file tools never touch.
 //!
-//! Whoever can write the configuration, a composition or the store decides what Segue does and who
-//! may ask for it, so none of these is a file like others. They are known by what they are, not by
-//! how they are spelled: an existing file by its device and number, so that links of both kinds lead
-//! to the same answer; one that does not exist yet by the directory that it would be in and by its
-//! name, which is compared as the least exact file system compares names.
+//! The configuration, the compositions and the store decide what Segue does and who may ask for it,
+//! so they are protected. They are recognised by identity, not by spelling: an existing file by its
+//! device and inode, so that symbolic and hard links are covered; a missing file by its directory
+//! and its name, which is compared as the least exact file system compares names.
 //!
-//! Callers of file tools cannot make links, so a place cannot change between this check and its use
-//! except by somebody who needs no tool for it.
+//! The file tools cannot create links, so a path cannot change between the check and its use,
+//! except by another program with access to the files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,20 +14,19 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 
-/// What belongs to Segue itself.
+/// Segue's own files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtectedFiles {
-    /// Files that hold secrets or say what Segue may do: its configuration, private keys. They are
-    /// neither read nor changed.
+    /// Files that hold secrets or decide what Segue may do: its configuration, private keys.
+    /// Neither read nor changed.
     pub private: Vec<PathBuf>,
     /// Folders that hold nothing else, such as the user's data. Neither read nor changed.
     pub folders: Vec<PathBuf>,
-    /// Databases, with every file whose name begins alike. Neither read nor changed.
+    /// Databases, with every file whose name begins with theirs. Neither read nor changed.
     pub stores: Vec<PathBuf>,
-    /// Programs and scripts that Segue starts. They are not changed.
+    /// Programs and scripts that Segue starts. Not changed.
     pub programs: Vec<PathBuf>,
-    /// Patterns of compositions and templates, as absolute paths. They are not changed, and none is
-    /// added.
+    /// Patterns of compositions and templates, as absolute paths. None is changed or added.
     pub documents: Vec<String>,
 }
 
@@ -39,23 +37,23 @@ pub(super) enum FileUse {
     Change,
 }
 
-/// Names under which a configuration is found, in whatever folder.
+/// File names of configurations, in any folder.
 const CONFIGURATIONS: &[&str] = &["segue.yaml", "segue.yml", ".mcp.json"];
 
-/// How names of documents end.
+/// File name extensions of documents.
 const DOCUMENTS: &[&str] = &[".yaml", ".yml", ".json"];
 
 const CONFIGURATION: &str = "holds Segue's configuration";
-const STORE: &str = "is a part of Segue's store";
-const DATA: &str = "holds what Segue keeps for its user";
+const STORE: &str = "belongs to Segue's store";
+const DATA: &str = "holds Segue's data";
 const PROGRAM: &str = "is a program that Segue starts";
 const DOCUMENT: &str = "would be read as a composition or a template";
 
-/// Entries of Segue's folders that are looked at to find hard links to them.
+/// How many entries of Segue's folders are visited to find hard links to them.
 const LOOKED_AT_MAX: usize = 10_000;
 
 impl ProtectedFiles {
-    /// Why a tool does not use the file at this path, if it does not.
+    /// Why a tool must not use the file at this path.
     pub(super) fn refusal(&self, path: &Path, using: FileUse) -> Option<&'static str> {
         let place = ResolvedPath::of(path);
         if place.rest.iter().any(|name| CONFIGURATIONS.contains(&&**name)) {
@@ -85,7 +83,7 @@ impl ProtectedFiles {
         (using == FileUse::Change && is_document()).then_some(DOCUMENT)
     }
 
-    /// What is not listed: existing files and folders that are neither read nor changed.
+    /// Existing files and folders that are neither read nor changed; they are not listed.
     pub(super) fn hidden(&self) -> BTreeSet<FileIdentity> {
         let mut found: BTreeSet<FileIdentity> =
             self.private.iter().chain(&self.folders).filter_map(|path| identity(path)).collect();
@@ -123,34 +121,34 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// How much of a name must be the same.
+/// How much of a name must match.
 #[derive(Clone, Copy)]
 enum NameMatch {
     Whole,
     Start,
 }
 
-/// Whether names in a listing hide an entry.
+/// Whether a file name is that of a configuration.
 pub(super) fn is_configuration(name: &str) -> bool {
     CONFIGURATIONS.contains(&&*folded(name))
 }
 
-/// Where a path leads, as far as it exists.
+/// A path resolved as far as it exists.
 struct ResolvedPath {
     /// Every existing directory above, the nearest last, each with the names that follow it.
     above: Vec<(FileIdentity, Vec<String>)>,
     /// The names after the nearest existing directory.
     rest: Vec<String>,
-    /// The file itself, when there is one.
+    /// The file itself, if it exists.
     file: Option<FileIdentity>,
-    /// Whether the file has other names.
+    /// Whether the file has other hard links.
     is_linked: bool,
 }
 
 impl ResolvedPath {
     fn of(path: &Path) -> ResolvedPath {
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // Where links lead; what is dangling or missing is taken by its name.
+        // Links are resolved; a dangling or missing path is taken by its name.
         let real = fs::canonicalize(&path).unwrap_or(path);
         let (mut dir, mut rest) = (real.clone(), Vec::new());
         let found = loop {
@@ -188,7 +186,7 @@ impl ResolvedPath {
         })
     }
 
-    /// Whether a pattern means it, or would once it is there.
+    /// Whether a pattern matches it, or would once it exists.
     fn is_document(&self, pattern: &str) -> bool {
         let is_named_so = |name: &String| DOCUMENTS.iter().any(|end| name.ends_with(end));
         let meant = || glob::glob(pattern).into_iter().flatten().flatten();
@@ -214,7 +212,7 @@ impl ResolvedPath {
     }
 }
 
-/// Whether names begin with these; of the last one, how much must be the same.
+/// Whether `names` begins with `own`; `how` says how much of the last one must match.
 fn begins(names: &[String], own: &[String], how: NameMatch) -> bool {
     let Some((last, before)) = own.split_last() else { return false };
     let (at, is_last) = (before.len(), |name: &String| match how {
@@ -224,13 +222,13 @@ fn begins(names: &[String], own: &[String], how: NameMatch) -> bool {
     names.starts_with(before) && names.get(at).is_some_and(is_last)
 }
 
-/// A pattern without `..`. A folder before it may be missing now, so that the pattern finds nothing, and
-/// be there when documents are read.
+/// The pattern without `..`. A folder before `..` may be missing now, so that the pattern matches
+/// nothing, and exist when documents are read.
 fn without_detours(pattern: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in pattern.split('/') {
         match part {
-            // Above the first folder there is nothing but itself.
+            // `..` above the first folder is the first folder.
             ".." if parts.len() > 1 => drop(parts.pop()),
             ".." => {}
             _ => parts.push(part),
@@ -239,7 +237,7 @@ fn without_detours(pattern: &str) -> String {
     parts.join("/")
 }
 
-/// Every way to have a pattern begin with directories that exist and go on with names that need not.
+/// Every way to split a pattern into existing directories and names that need not exist.
 fn splits(pattern: &str) -> Vec<(String, String)> {
     let is_said = |(at, part): &(usize, &str)| *at == 0 || !matches!(*part, "" | ".");
     let parts: Vec<&str> =
@@ -252,15 +250,15 @@ fn splits(pattern: &str) -> Vec<(String, String)> {
         };
         splits.push((folders(at), parts[at..].join("/")));
         if parts[at] == "**" {
-            // A part of what it stands for exists, and a part does not.
+            // For `**`: a part of its directories exists, and a part does not.
             splits.push((folders(at + 1), parts[at..].join("/")));
         }
     }
     splits
 }
 
-/// A name as the least exact file systems compare it: without regard to case, to characters that
-/// show nothing, and to dots and spaces at the end.
+/// A name as the least exact file systems compare it: case, invisible characters, and trailing dots
+/// and spaces do not count.
 fn folded(name: &str) -> String {
     let shows_nothing = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}');
     let name: String =
@@ -269,7 +267,7 @@ fn folded(name: &str) -> String {
     if end.is_empty() { name } else { end.to_owned() }
 }
 
-/// What a file or directory is, whatever leads to it: its device and number.
+/// The identity of a file or directory, whichever path leads to it: its device and inode.
 #[cfg(unix)]
 pub(super) type FileIdentity = (u64, u64);
 
@@ -286,7 +284,7 @@ fn is_linked(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.nlink() > 1)
 }
 
-/// Where there are no such numbers: the path that everything which leads to it comes down to.
+/// Without inodes: the canonical path.
 #[cfg(not(unix))]
 pub(super) type FileIdentity = PathBuf;
 

@@ -1,12 +1,12 @@
-//! Paths → files that are surely inside the root (D6).
+//! Paths → files that are certainly inside the root (D6).
 //!
-//! A path is looked at twice: as text, where anything but plain relative names is refused, and by
-//! the operating system, which resolves it below an open directory handle (`cap-std`, on Linux
-//! `openat2` with `RESOLVE_BENEATH`). Nothing is checked and then used by name: a link that is
-//! swapped in between leads to an error, never outside.
+//! A path is checked twice: as text, where only plain relative names pass, and by the operating
+//! system, which resolves it below an open directory handle (`cap-std`, on Linux `openat2` with
+//! `RESOLVE_BENEATH`). No path is checked and then used by name: a link swapped in between leads to
+//! an error, never outside.
 //!
-//! A change is made in a temporary file that is then renamed, so that readers see the old text or
-//! the new one and a hard link elsewhere keeps the old one.
+//! A change is written to a temporary file, which is then renamed. Readers see the old text or the
+//! new one, and a hard link elsewhere keeps the old one.
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ use crate::tools::ToolError;
 /// The longest path, in bytes.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// The directory that nothing leaves.
+/// The directory that the file tools never leave.
 pub(super) struct FileRoot {
     path: PathBuf,
     own: ProtectedFiles,
@@ -32,21 +32,21 @@ pub(super) struct FileRoot {
     writing: Mutex<()>,
 }
 
-/// What happens to missing directories on the way.
+/// Whether missing directories are created.
 #[derive(Clone, Copy)]
 pub(super) enum Parents {
     Create,
     Expect,
 }
 
-/// What happens to a file that is already there.
+/// Whether an existing file is replaced.
 #[derive(Clone, Copy)]
 pub(super) enum Existing {
     Replace,
     Refuse,
 }
 
-/// A name in an open directory: the file may be there or not.
+/// A file name in an open directory; the file may not exist.
 pub(super) struct Leaf<'a> {
     root: &'a FileRoot,
     dir: Dir,
@@ -59,21 +59,21 @@ impl FileRoot {
         FileRoot { path, own, bytes_max, writing: Mutex::new(()) }
     }
 
-    /// What is out of reach although it may lie inside.
+    /// The files below the root that are out of reach.
     pub(super) fn own(&self) -> &ProtectedFiles {
         &self.own
     }
 
-    /// Whether there is something at a path that a change would replace. What no tool may change is
-    /// not there for it.
+    /// Whether a change at this path would replace something. A file that no tool may change counts
+    /// as missing.
     pub(super) fn has(&self, path: &str) -> bool {
         let Ok(path) = relative(path) else { return false };
         let is_there = || self.open().is_ok_and(|dir| dir.symlink_metadata(&path).is_ok());
         is_there() && self.is_free(&path, FileUse::Change).is_ok()
     }
 
-    /// The path below the root of the file that a change at this path would write: links among its folders
-    /// are followed, and a link in place of the file is not. Nothing when there is no such folder.
+    /// The path, below the root, of the file that a change would write: links among its folders are
+    /// followed, a link in place of the file is not. `None` when the folder does not exist.
     pub(super) fn written_path(&self, path: &str) -> Option<PathBuf> {
         let path = relative(path).ok()?;
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -82,14 +82,14 @@ impl FileRoot {
         folder.strip_prefix(root).ok().map(|folder| folder.join(name))
     }
 
-    /// Refuses what is Segue's own.
+    /// Refuses Segue's own files.
     fn is_free(&self, path: &str, using: FileUse) -> Result<(), ToolError> {
         let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };
         let verb = if using == FileUse::Read { "read" } else { "change" };
         Err(forbidden(format!("`{path}` {why}; file tools do not {verb} Segue's own files")))
     }
 
-    /// Adds the root to the message that a path does not exist. The working directory needs no name.
+    /// Adds the root to the message that a path does not exist, unless it is the working directory.
     pub(super) fn name_in(&self, error: ToolError) -> ToolError {
         match error {
             ToolError::Refused { code: Code::NotFound, message, retryable }
@@ -102,12 +102,12 @@ impl FileRoot {
         }
     }
 
-    /// Keeps other changes waiting, so that reading, changing and writing is one step.
+    /// Blocks other changes, so that reading, changing and writing is one step.
     pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The root itself, opened anew for each call: it may be made, moved or mounted in between.
+    /// Opens the root. Each call does, because it may be created, moved or mounted in between.
     pub(super) fn open(&self) -> Result<Dir, ToolError> {
         Dir::open_ambient_dir(&self.path, ambient_authority()).map_err(|error| {
             let message =
@@ -116,7 +116,8 @@ impl FileRoot {
         })
     }
 
-    /// The path as it is shown, and the text of the file. Links that stay inside are followed.
+    /// The path for messages, and the text of the file. Links that stay inside the root are
+    /// followed.
     pub(super) fn read(&self, path: &str) -> Result<(String, String), ToolError> {
         let path = relative(path)?;
         self.is_free(&path, FileUse::Read)?;
@@ -127,10 +128,10 @@ impl FileRoot {
         Ok((path, text))
     }
 
-    /// The place of a file, with its directory held open.
+    /// The location of a file, with its directory held open.
     pub(super) fn leaf(&self, path: &str, parents: Parents) -> Result<Leaf<'_>, ToolError> {
         let path = relative(path)?;
-        // Before any directory is made for it.
+        // Checked before any directory is created.
         self.is_free(&path, FileUse::Change)?;
         if matches!(parents, Parents::Create) {
             std::fs::create_dir_all(&self.path).map_err(|error| failure(&path, &error))?;
@@ -153,7 +154,7 @@ impl FileRoot {
         Ok(Leaf { root: self, dir, name, path })
     }
 
-    /// Whether a file may have this size.
+    /// Checks the size limit of a file.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), ToolError> {
         if bytes > self.bytes_max {
             return Err(over_limit("the size of the file", self.bytes_max, "bytes"));
@@ -163,7 +164,7 @@ impl FileRoot {
 
     fn text_of(&self, dir: &Dir, name: &str, shown: &str) -> Result<String, ToolError> {
         let file = dir.open_with(name, &reading()).map_err(|error| failure(shown, &error))?;
-        // Asked again of what was really opened.
+        // Checked again on the opened file.
         let found = file.metadata().map_err(|error| failure(shown, &error))?;
         regular(shown, &found)?;
         self.fits(usize::try_from(found.len()).unwrap_or(usize::MAX))?;
@@ -180,12 +181,12 @@ impl FileRoot {
 }
 
 impl Leaf<'_> {
-    /// The path as it is shown: relative to the root, without detours.
+    /// The path for messages: relative to the root, normalised.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
-    /// What the file holds now; nothing when there is none.
+    /// The file's content; `None` when it does not exist.
     pub(super) fn text(&self) -> Result<Option<String>, ToolError> {
         let found = match self.dir.symlink_metadata(&self.name) {
             Ok(found) => found,
@@ -196,7 +197,7 @@ impl Leaf<'_> {
         self.root.text_of(&self.dir, &self.name, &self.path).map(Some)
     }
 
-    /// Puts a text into the file, all of it or nothing.
+    /// Replaces the file's content, all of it or nothing.
     pub(super) fn put(&self, content: &str, existing: Existing) -> Result<(), ToolError> {
         self.root.fits(content.len())?;
         let temporary = format!(".segue-{}.tmp", Uuid::new_v4().simple());
@@ -219,7 +220,7 @@ impl Leaf<'_> {
         self.dir.remove_file(&self.name).map_err(|error| failure(&self.path, &error))
     }
 
-    /// A new file with the rights of the one that it will replace.
+    /// Writes a new file with the permissions of the file that it will replace.
     fn write_new(&self, name: &str, content: &str) -> io::Result<()> {
         let replaced = self.dir.symlink_metadata(&self.name).ok().filter(Metadata::is_file);
         let mut options = OpenOptions::new();
@@ -229,24 +230,25 @@ impl Leaf<'_> {
         if let Some(replaced) = replaced {
             file.set_permissions(replaced.permissions())?;
         }
-        // A step that is recorded as done stays done after a power failure.
+        // A step recorded as done stays done after a power failure.
         file.sync_all()
     }
 
     fn move_into_place(&self, temporary: &str, existing: Existing) -> io::Result<()> {
         match existing {
             Existing::Replace => self.dir.rename(temporary, &self.dir, &self.name)?,
-            // Unlike a rename, a link never replaces anything, not even what came a moment ago.
+            // Unlike a rename, a hard link never replaces an existing file, not even one just
+            // created.
             Existing::Refuse => self.dir.hard_link(temporary, &self.dir, &self.name)?,
         }
-        // The handle itself is only a place; syncing takes a directory that is open for reading.
+        // The handle is opened with `O_PATH`; syncing needs a directory that is open for reading.
         #[cfg(unix)]
         self.dir.open(".")?.sync_all()?;
         Ok(())
     }
 }
 
-/// A path as plain names joined by `/`, or why it is none.
+/// A path as plain names joined by `/`, or why it is refused.
 pub(super) fn relative(path: &str) -> Result<String, ToolError> {
     let refuse = |why: &str| Err(forbidden(format!("`{}` {why}", path.escape_debug())));
     if path.is_empty() || path.len() > PATH_BYTES_MAX {
@@ -258,7 +260,8 @@ pub(super) fn relative(path: &str) -> Result<String, ToolError> {
     if path.starts_with('/') {
         return refuse("is absolute; paths are relative to the files root");
     }
-    // A separator on Windows and a letter elsewhere: refused, so that a path means the same anywhere.
+    // A separator on Windows and a letter elsewhere: refused, so that a path means the same
+    // everywhere.
     if path.contains('\\') {
         return refuse("contains `\\`; the separator is `/`");
     }
@@ -269,7 +272,7 @@ pub(super) fn relative(path: &str) -> Result<String, ToolError> {
     Ok(if names.is_empty() { ".".to_owned() } else { names.join("/") })
 }
 
-/// Opening must not wait: a pipe that nobody writes to would hold the call for ever.
+/// Opening must not block: a pipe without a writer would hold the call for ever.
 fn reading() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -282,7 +285,7 @@ fn reading() -> OpenOptions {
     options
 }
 
-/// Directories, links, pipes and devices are not for these tools.
+/// Refuses directories, links, pipes and devices.
 fn regular(path: &str, found: &Metadata) -> Result<(), ToolError> {
     if found.is_file() {
         return Ok(());
@@ -301,13 +304,13 @@ pub(super) fn absent(path: &str) -> ToolError {
     ToolError::refused(Code::NotFound, format!("`{path}` does not exist"))
 }
 
-/// What an I/O failure means to the caller. A resolution that would leave the root arrives as
-/// "permission denied", like any other place where one may not go.
+/// Translates an I/O failure for the caller. A path that would leave the root fails as "permission
+/// denied", like any other forbidden place.
 pub(super) fn failure(path: &str, error: &io::Error) -> ToolError {
     match error.kind() {
         ErrorKind::NotFound => absent(path),
         ErrorKind::PermissionDenied => {
-            forbidden(format!("`{path}` leads out of the files root or may not be used: {error}"))
+            forbidden(format!("`{path}` leads out of the files root or is not accessible: {error}"))
         }
         ErrorKind::StorageFull | ErrorKind::Interrupted | ErrorKind::ResourceBusy => {
             ToolError::failed(format!("`{path}`: {error}"))

@@ -1,11 +1,11 @@
-//! `context_fold`: a long text → its most telling sentences, in their order.
+//! `context_fold`: shortens a text to its most relevant sentences, in their order.
 //!
-//! Sentences are scored by the words that are frequent in the text and rare among its sentences, by
-//! their place and by the words of a query; they are taken best first while they add words that are
-//! not said yet. The same input always gives the same result.
+//! A sentence scores by words that are frequent in the text and rare among its sentences, by its
+//! position and by the words of a query. Sentences are taken best first while they add new words.
+//! The same input always gives the same result.
 //!
-//! Not here: where sentences end ([`split`]); models. Without a model an `abstractive` fold is an
-//! extractive one that says so.
+//! Not here: where sentences end ([`split`]); models. Without a model an `abstractive` fold is
+//! extractive, and its result says so.
 
 mod select;
 mod split;
@@ -22,7 +22,7 @@ use crate::tools::{Tool, ToolError};
 use select::Selection;
 use split::{TextUnit, UnitKind};
 
-/// The largest text that is folded.
+/// The size limit of a text.
 const CONTENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The longest summary, in characters.
@@ -32,7 +32,7 @@ const NO_MODEL: &str = "no model is configured, so the text was folded extractiv
 
 const FOLD: BuiltinSpec = BuiltinSpec::reads(
     "context_fold",
-    "Shortens a text to its most telling sentences, in their order",
+    "Shortens a text to its most relevant sentences, in their order",
     r#"{"type":"object","required":["content"],"additionalProperties":false,"properties":{
         "content":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"}}]},
         "strategy":{"enum":["extractive","abstractive"],"default":"extractive","description":"abstractive needs a model; without one it folds extractively and says so"},
@@ -78,7 +78,7 @@ fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     Ok(folded.value(&units, total, args.text_or("strategy", "extractive")? == "abstractive"))
 }
 
-/// The texts to fold; one or several, and no empty ones.
+/// The texts to fold, without empty ones.
 fn contents(args: ToolArgs<'_>) -> Result<Vec<&str>, ToolError> {
     let texts = match args.value("content") {
         Some(Value::String(text)) => vec![&**text],
@@ -113,7 +113,7 @@ impl Folded {
         Value::object(members)
     }
 
-    /// The best sentence, and the second best where both are short.
+    /// The best sentence, and the second best when both are short.
     fn summary(&self, units: &[TextUnit<'_>]) -> String {
         let fits = |index: &&usize| {
             let unit = units[**index];
@@ -137,7 +137,7 @@ impl Folded {
     }
 }
 
-/// A text of at most so many characters, cut at a word where there is one.
+/// Cuts a text to at most so many characters, at a word boundary where there is one.
 fn cut(text: &str, chars_max: usize) -> String {
     if text.char_indices().nth(chars_max).is_none() {
         return text.to_owned();

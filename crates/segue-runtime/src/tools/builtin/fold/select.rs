@@ -1,8 +1,8 @@
-//! Units and a budget → which units stay.
+//! Selects units within a budget.
 //!
-//! Best first by what a unit adds to what is already taken. What a unit adds only ever shrinks, so a
-//! queue with old values is enough: a value is worked out anew only when it comes to the top. That
-//! keeps the cost near the size of the text.
+//! Greedy, by what each unit adds to those already taken. That gain only ever shrinks, so a queue
+//! with outdated gains is enough: a gain is recomputed only at the top of the queue. This keeps the
+//! cost near the size of the text.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
@@ -10,19 +10,19 @@ use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use super::super::tokenize::{is_common, words};
 use super::split::{TextUnit, UnitKind};
 
-/// How much of a unit's worth is lost when all of its words are said already.
+/// How much of a unit's score is lost when all of its words were already said.
 const REPETITION: f64 = 0.7;
 
-/// Short sentences say little: their score is divided as if they had so many words more.
+/// Short sentences say little: their score is divided as if they had this many more words.
 const SHORT: f64 = 4.0;
 
-/// Units with more words than these are worth less for each: they are lists more often than thoughts.
+/// Units with more words than this score less per word: they are often lists.
 const LONG: f64 = 30.0;
 
-/// How much a unit that has all words of the query is worth more.
+/// The bonus of a unit with all words of the query.
 const QUERY: f64 = 3.0;
 
-/// Which units stay.
+/// The selected units.
 pub(super) struct Selection {
     /// Their positions, in the order of the text.
     pub(super) kept: Vec<usize>,
@@ -31,15 +31,15 @@ pub(super) struct Selection {
 }
 
 impl Selection {
-    /// All units, still with the best ones known.
+    /// All units, still ranked.
     pub(super) fn everything(units: &[TextUnit<'_>]) -> Selection {
         let best_first = select(units, usize::MAX, "").best_first;
         Selection { kept: (0..units.len()).collect(), best_first }
     }
 }
 
-/// Chooses units that together, joined, have at most `budget` characters; where not even one fits,
-/// the shortest.
+/// Selects units that together, joined, have at most `budget` characters; when none fits, the
+/// shortest.
 pub(super) fn select(units: &[TextUnit<'_>], budget: usize, query: &str) -> Selection {
     let terms = Terms::of(units);
     let mut room = Room { units, headings: headings(units), left: budget, kept: BTreeSet::new() };
@@ -52,20 +52,20 @@ pub(super) fn select(units: &[TextUnit<'_>], budget: usize, query: &str) -> Sele
     Selection { kept: kept.into_iter().collect(), best_first }
 }
 
-/// What is taken, and the characters that are left for more.
+/// The units taken so far, and the characters left.
 struct Room<'a> {
     units: &'a [TextUnit<'a>],
-    /// For each unit the heading that it stands under.
+    /// For each unit the heading above it.
     headings: Vec<Option<usize>>,
     left: usize,
     kept: BTreeSet<usize>,
 }
 
 impl Room<'_> {
-    /// Takes a unit if it fits, and its heading with it if that fits too and is the shorter one.
+    /// Takes a unit if it fits, and its heading too if that fits and is the shorter one.
     fn take(&mut self, index: usize) -> bool {
         let cost = |index: usize| self.units[index].chars.saturating_add(BETWEEN_CHARS);
-        // What is between units is counted once too often, for the first.
+        // The first unit has no separator before it.
         let left = self.left.saturating_add(if self.kept.is_empty() { BETWEEN_CHARS } else { 0 });
         let Some(mut left) = left.checked_sub(cost(index)) else { return false };
         self.kept.insert(index);
@@ -98,7 +98,7 @@ fn headings(units: &[TextUnit<'_>]) -> Vec<Option<usize>> {
     headings
 }
 
-/// The text of the units that stay.
+/// The text of the selected units.
 pub(super) fn join(units: &[TextUnit<'_>], kept: &[usize]) -> String {
     let mut text = String::new();
     for (position, index) in kept.iter().enumerate() {
@@ -118,13 +118,13 @@ fn between(before: &TextUnit<'_>, after: &TextUnit<'_>) -> &'static str {
     }
 }
 
-/// The longest text between two units.
+/// The longest separator between two units.
 const BETWEEN_CHARS: usize = 2;
 
-/// The words of every unit, as numbers, and what each is worth.
+/// The words of every unit, as numbers, with their weights.
 struct Terms {
     numbers: HashMap<String, usize>,
-    /// For each unit its words, each once.
+    /// For each unit its distinct words.
     of: Vec<Vec<usize>>,
     worth: Vec<f64>,
 }
@@ -167,7 +167,7 @@ impl Terms {
         self.of[unit].iter().map(|number| self.worth[*number]).sum()
     }
 
-    /// The words of a query that the text has, and how many the query has.
+    /// The words of a query that occur in the text, and how many the query has.
     fn query(&self, query: &str) -> (HashSet<usize>, usize) {
         let words: HashSet<String> =
             words(query).filter(|word| !is_common(word)).map(stem).collect();
@@ -176,7 +176,7 @@ impl Terms {
     }
 }
 
-/// Plural and singular are one word; more would need to know the language.
+/// Merges plural and singular; more would need the language.
 fn stem(mut word: String) -> String {
     if word.len() > 3 && word.ends_with('s') && !word.ends_with("ss") {
         word.pop();
@@ -184,7 +184,7 @@ fn stem(mut word: String) -> String {
     word
 }
 
-/// What a unit is worth by itself.
+/// The score of each unit by itself.
 fn scores(units: &[TextUnit<'_>], terms: &Terms, query: &str) -> Vec<f64> {
     let (wanted, asked) = terms.query(query);
     let mut before: Option<&TextUnit<'_>> = None;
@@ -207,7 +207,7 @@ fn scores(units: &[TextUnit<'_>], terms: &Terms, query: &str) -> Vec<f64> {
     scores
 }
 
-/// A unit that waits for its turn, with what it was worth when last looked at.
+/// A unit in the queue, with its gain when last computed.
 struct Candidate {
     gain: f64,
     index: usize,
@@ -242,7 +242,7 @@ fn take_best(
     let scores = scores(units, terms, query);
     let mut seen = HashSet::new();
     let mut queue: BinaryHeap<Candidate> = (0..units.len())
-        // What is said twice in the same words is looked at once.
+        // Identical units are considered once.
         .filter(|index| units[*index].kind != UnitKind::Heading && seen.insert(units[*index].text))
         .map(|index| Candidate { gain: scores[index], index })
         .collect();
@@ -267,7 +267,7 @@ fn take_best(
     taken
 }
 
-/// Which part of a unit's worth is said already.
+/// Which part of a unit's score was already said.
 fn repeated(terms: &Terms, unit: usize, said: &[bool]) -> f64 {
     let own = terms.of[unit].iter();
     let known: f64 = own.filter(|number| said[**number]).map(|number| terms.worth[*number]).sum();

@@ -1,13 +1,13 @@
-//! Text → units that are kept or left out whole: sentences, list items, headings and code blocks.
+//! Text → units that are kept or dropped whole: sentences, list items, headings and code blocks.
 
 /// A part of the text that is never broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextUnit<'a> {
     pub(super) text: &'a str,
     pub(super) kind: UnitKind,
-    /// Units of one paragraph or list share a number; it grows through the text.
+    /// The number of its paragraph or list; it grows through the text.
     pub(super) block: usize,
-    /// Which of several texts.
+    /// The index of its text, among several.
     pub(super) part: usize,
     /// Length in characters.
     pub(super) chars: usize,
@@ -21,10 +21,10 @@ pub(super) enum UnitKind {
     Code,
 }
 
-/// Text without any punctuation is broken at a space after so many bytes.
+/// Text without punctuation is broken at a space after so many bytes.
 const SENTENCE_BYTES_MAX: usize = 2_000;
 
-/// Words that end in a full stop without ending a sentence.
+/// Abbreviations: their full stop does not end a sentence.
 const ABBREVIATIONS: &[&str] = &[
     "al", "approx", "art", "ca", "cf", "ch", "co", "corp", "dept", "dr", "e.g", "ed", "eds", "eq",
     "est", "etc", "fig", "figs", "gen", "gov", "i.e", "inc", "jr", "lt", "ltd", "mr", "mrs", "ms",
@@ -45,7 +45,7 @@ struct Splitter<'a> {
     units: Vec<TextUnit<'a>>,
     block: usize,
     part: usize,
-    /// Kind and place of what the current line may continue.
+    /// Kind and range of the unit that the current line may continue.
     open: Option<(UnitKind, usize, usize)>,
 }
 
@@ -73,13 +73,13 @@ impl<'a> Splitter<'a> {
         }
         self.close(text);
         if let Some((_, opened)) = fence {
-            // Never closed: what follows is code to the end.
+            // The fence is never closed: the rest is code.
             self.push(UnitKind::Code, text[opened..].trim_end());
         }
         self.block += 1;
     }
 
-    /// A line outside of code; `begin..end` is where its text stands.
+    /// Handles a line outside of code; `begin..end` is the range of its text.
     fn line(&mut self, text: &'a str, line: &str, begin: usize, end: usize) {
         if line.is_empty() {
             self.close(text);
@@ -103,7 +103,7 @@ impl<'a> Splitter<'a> {
         }
     }
 
-    /// Ends the paragraph or item that is open.
+    /// Ends the open paragraph or item.
     fn close(&mut self, text: &'a str) {
         match self.open.take() {
             Some((UnitKind::Sentence, begin, end)) => {
@@ -141,7 +141,7 @@ fn is_item(line: &str) -> bool {
         || ["- ", "* ", "+ ", "• "].iter().any(|m| line.starts_with(m))
 }
 
-/// The sentences of a paragraph, each without the spaces around it.
+/// The sentences of a paragraph, trimmed.
 pub(super) fn sentences(paragraph: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -169,7 +169,7 @@ pub(super) fn sentences(paragraph: &str) -> Vec<&str> {
     found
 }
 
-/// Quotes and brackets belong to the sentence that they close.
+/// Closing quotes and brackets belong to the sentence that they close.
 fn skip_closers(text: &str, from: usize) -> usize {
     let rest = &text[from..];
     let rest =
@@ -177,9 +177,9 @@ fn skip_closers(text: &str, from: usize) -> usize {
     text.len() - rest.len()
 }
 
-/// Whether a mark after `before` ends a sentence that `after` follows.
+/// Whether a mark between `before` and `after` ends a sentence.
 fn ends_sentence(before: &str, mark: char, after: &str) -> bool {
-    // A mark that stands by itself is no punctuation: `{{ … }}`, `1 . 2`.
+    // A mark after a space is no punctuation: `{{ … }}`, `1 . 2`.
     if before.ends_with(char::is_whitespace) {
         return false;
     }

@@ -8,7 +8,7 @@ use crate::support::Json;
 /// A run that is over, and what the harness knows of it.
 pub(super) struct Over<'a> {
     pub(super) view: &'a Json,
-    /// Steps of which nobody says how they are taken back.
+    /// Steps without a rollback.
     pub(super) without_undo: &'a BTreeSet<String>,
     /// When Segue was dead, if it was killed. Only a call that it had made before may be in doubt: every
     /// tool here answers within its time. Not by the ledger: a tool may write its first line after the
@@ -107,14 +107,14 @@ fn difference(over: &Over, name: &str, work: &Work) -> Option<&'static str> {
     }
 }
 
-/// Whether a step may stay: nobody said how it is undone, or its answer never came.
+/// Whether a step may stay: it has no rollback, or its answer never came.
 fn is_excused(over: &Over, name: &str, work: &Work) -> bool {
     let step = name.split_once(':').map_or(name, |(_, rest)| rest);
     let step = step.split('.').next().unwrap_or(step);
     work.was_cut(over) || over.without_undo.contains(step)
 }
 
-/// Whether the errors name a step that is left to be undone by hand.
+/// Whether the errors name a step that a person has to roll back.
 fn is_named(view: &Json, step: &str) -> bool {
     let errors = view["errors"].as_array().unwrap();
     errors.iter().any(|error| error["step"] == step && error["phase"] == "rollback")

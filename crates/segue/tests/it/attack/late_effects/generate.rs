@@ -11,7 +11,7 @@ const DEPTH_MAX: u64 = 2;
 /// A composition, and what its author knows of it.
 pub(super) struct Generated {
     pub(super) composition: Json,
-    /// Steps of which nobody says how they are taken back.
+    /// Steps without a rollback.
     pub(super) without_undo: BTreeSet<String>,
 }
 

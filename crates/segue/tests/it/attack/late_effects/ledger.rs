@@ -1,8 +1,9 @@
 //! The world: tools that take their time, and a ledger of what they did that Segue does not know.
 //!
-//! A line is `WHAT PID NAME`: `START` and `END` of a call, `EFFECT` when it wrote, `UNDO` when that was
-//! taken back, `FAIL` when it failed without an effect. Commands and an MCP server write into the file by
-//! themselves; the HTTP service lives in the test, so its effects land whatever becomes of Segue.
+//! A line is `WHAT PID NAME`: `START` and `END` of a call, `EFFECT` when it wrote, `UNDO` when that
+//! was rolled back, `FAIL` when it failed without an effect. Commands and an MCP server write into
+//! the file by themselves; the HTTP service lives in the test, so its effects land whatever happens
+//! to Segue.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -78,7 +79,7 @@ impl Ledger {
         port
     }
 
-    /// One call. It is carried through although its caller may have gone; then nobody reads the answer.
+    /// Handles one call. It is finished although its caller may be gone; then the answer is lost.
     fn answer(&self, stream: &TcpStream) -> Option<()> {
         let mut reader = BufReader::new(stream.try_clone().ok()?);
         let mut head = String::new();

@@ -13,7 +13,7 @@ const EVERY: Duration = Duration::from_millis(20);
 /// A request that takes longer is counted as having taken this long.
 const PROBE_MAX: Duration = Duration::from_secs(20);
 
-/// Asks a server for its health until it is told to stop.
+/// Polls a server's health until it is stopped.
 pub(super) struct Health {
     stop: Arc<AtomicBool>,
     samples: Arc<Mutex<Vec<Duration>>>,

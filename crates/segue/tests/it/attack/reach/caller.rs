@@ -1,4 +1,4 @@
-//! A caller who may run what is served and nothing else, on each surface.
+//! A caller that may run served compositions and nothing else, on each surface.
 
 use super::super::client::Client;
 use crate::serve::host::Host;
@@ -9,7 +9,7 @@ pub(super) enum Caller {
     Rest(Client),
     Graphql(Client),
     Mcp(Client),
-    /// A host on standard input and output that can ask nobody.
+    /// A host on stdin and stdout that cannot ask a person.
     Stdio(Box<Host>),
 }
 

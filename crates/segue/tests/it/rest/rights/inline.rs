@@ -1,5 +1,5 @@
-//! What somebody wrote runs only for those who may compose, at every door and wherever in it a tool is
-//! named; and nobody consents for somebody else.
+//! Inline compositions run only for callers with `compose`, on every surface and wherever in them a
+//! tool is named; and no caller approves for another.
 
 use super::{EXECUTE, entry};
 use crate::serve::host::{Host, error, value};
@@ -21,7 +21,7 @@ const MARK_IT: &str = "name: mark-it\nsteps: [ { id: a, tool: 'command:mark' } ]
 
 const ERASE_IT: &str = "name: erase-it\nsteps: [ { id: a, tool: 'command:erase' } ]\n";
 
-/// Runs whatever it is given.
+/// Runs the composition that it is given.
 const DO_IT: &str = "name: do-it\nsteps: [ { id: a, expand: '{{ input.plan }}' } ]\n";
 
 fn world(server: &str) -> World {
@@ -50,7 +50,7 @@ fn own(step: &Json) -> Json {
     json!({ "name": "own", "error_handling": { "failure_strategy": "rollback" }, "steps": [step, { "id": "z", "tool": "echo" }] })
 }
 
-/// A composition of somebody's own for each place in one that names a tool.
+/// One inline composition for each place that can name a tool.
 fn places(tool: &str) -> Vec<(&'static str, Json)> {
     let call = json!({ "id": "a", "tool": tool });
     let spare = json!({ "tool": tool, "parameters": {} });
@@ -81,8 +81,8 @@ fn graphql(request: &Json) -> Json {
     })
 }
 
-/// S0: without `compose` a caller runs what is served, and nothing that it wrote: at no door, in no place
-/// of a composition, and not by keeping it as a template first.
+/// S0: without `compose` a caller runs served compositions and nothing of its own: on no surface,
+/// in no place of a composition, and not by storing it as a template first.
 #[test]
 fn without_compose_nothing_that_one_wrote_runs() {
     let (world, served) = served(&[("reader", "look, run, change")]);
@@ -200,7 +200,7 @@ fn what_a_served_composition_expands_is_its_callers() {
     assert_eq!(marks(&world), 1);
 }
 
-/// D3: the same when the run goes on after a restart, by somebody who may compose.
+/// D3: the same when a caller with `compose` resumes the run after a restart.
 #[test]
 fn what_a_run_expands_after_a_restart_is_its_callers() {
     let mut server = format!("server:\n  token: {TOKEN}\n  principals:\n");
@@ -224,8 +224,8 @@ fn what_a_run_expands_after_a_restart_is_its_callers() {
     assert_eq!(marks(&world), 0);
 }
 
-/// S0: consent is a right of its own, whether it is given beforehand or when a run waits for it; on MCP
-/// whoever has it not is not asked, and the run waits for somebody who has.
+/// S0: approval is a right of its own, whether given in advance or while a run waits; on MCP a
+/// caller without it is not asked, and the run waits for one who has it.
 #[test]
 fn consent_is_a_right_of_its_own() {
     let (world, served) = served(&[("reader", "look, run")]);
@@ -236,7 +236,7 @@ fn consent_is_a_right_of_its_own() {
     assert!(answer["errors"][0]["message"].as_str().unwrap().contains("`approve`"), "{answer}");
     let waiting = served.post_as("reader", EXECUTE, &json!({ "name": "erase-it" })).is(202);
     let run = waiting["run_id"].as_str().unwrap();
-    // Whoever is to consent sees what a yes covers, on every surface.
+    // A person who approves sees everything that the approval covers, on every surface.
     let covers = json!([{ "tool": "command:erase", "effect": "destroys", "arguments": {},
         "can_be_undone": false, "takes_back": false }]);
     assert_eq!(waiting["waiting_for"][0]["covers"], covers, "{waiting}");
@@ -295,7 +295,7 @@ fn a_question_for_all_calls_lists_their_arguments() {
     assert_eq!(deletes[1]["arguments"], json!({ "path": "{{ input.path }}" }), "{covers:?}");
 }
 
-/// D3: checkpoints are their principal's: those of somebody else are not there.
+/// D3: checkpoints belong to their principal: those of others are not visible.
 #[test]
 fn checkpoints_are_not_there_for_anybody_else() {
     let world = world("");
