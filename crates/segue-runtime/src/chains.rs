@@ -11,7 +11,7 @@ use segue_core::result;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunView};
 
-use crate::driver::{Confirmer, DenyAll};
+use crate::confirm::{Confirmer, DenyAll};
 use crate::engine::{Engine, EngineError, RunRequest};
 
 /// The name of a chain that has none.

@@ -4,9 +4,7 @@
 //! move runs.
 
 mod call;
-mod commands;
 mod error;
-mod evaluations;
 mod expand;
 mod load;
 mod overwrites;
@@ -14,7 +12,6 @@ mod planning;
 mod stored_runs;
 mod test_runs;
 mod unavailable_tools;
-mod unreleased_leases;
 mod waiting_runs;
 
 use std::collections::BTreeMap;
@@ -36,8 +33,10 @@ use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
+use crate::confirm::{Confirmer, DenyAll};
 use crate::driver::{
-    self, Confirmer, DenyAll, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
+    self, CommandRouter, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
+    UnreleasedLeases,
 };
 use crate::dry_run_tools;
 use crate::inject::Faults;
@@ -52,10 +51,7 @@ use crate::wrap::Wrapper;
 
 pub use call::CallRequest;
 use call::Nested;
-pub use commands::RunCommand;
-pub(crate) use commands::{CommandRouter, MailboxReceiver, Received, is_stop};
 pub use error::EngineError;
-pub(crate) use evaluations::Evaluating;
 use overwrites::OverwriteTrust;
 pub use planning::{
     ClaimedPlan, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, is_request_id,
@@ -63,7 +59,6 @@ pub use planning::{
 };
 pub use stored_runs::{LoadedRun, Recovered, ResumeRequest};
 pub use unavailable_tools::UnavailableTools;
-pub(crate) use unreleased_leases::UnreleasedLeases;
 use waiting_runs::WaitingRuns;
 
 /// The engine.

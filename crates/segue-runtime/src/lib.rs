@@ -3,7 +3,7 @@
 //! Every decision is the core's. This crate turns effects into calls and calls into events.
 //!
 //! For a program that embeds it: [`engine::Engine`] is the one handle. [`tools::local::LocalTool`] is a tool
-//! in Rust, [`driver::Confirmer`] answers questions, [`store::Store`] keeps journals,
+//! in Rust, [`confirm::Confirmer`] answers questions, [`store::Store`] keeps journals,
 //! [`wrap::Wrapper`] puts retries around a tool, and [`chains::Chains`] runs steps that are made on the way.
 //!
 //! ```
@@ -23,6 +23,7 @@
 //! ```
 
 pub mod chains;
+pub mod confirm;
 pub mod driver;
 mod dry_run_tools;
 pub mod engine;

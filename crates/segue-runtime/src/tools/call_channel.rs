@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::ToolError;
 use super::call_updates::{CallUpdate, CallUpdates, Progress};
 use super::redact::Secrets;
-use crate::driver::Decision;
+use crate::confirm::Decision;
 
 /// How a call reaches beyond itself.
 #[derive(Clone, Debug)]

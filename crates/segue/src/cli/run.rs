@@ -14,7 +14,8 @@ use segue_core::run::{Options, ReusedStep, TraceContext};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, format_duration};
-use segue_runtime::driver::{DenyAll, NoObserver, now_ms};
+use segue_runtime::confirm::DenyAll;
+use segue_runtime::driver::{NoObserver, now_ms};
 use segue_runtime::engine::{
     Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
 };

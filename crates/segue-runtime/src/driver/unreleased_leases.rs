@@ -24,7 +24,7 @@ impl UnreleasedLeases {
     }
 
     /// Releases a run that somebody is about to take, if that is still to do.
-    pub(super) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
+    pub(crate) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
         let lease = self.leases().remove(run_id);
         if let Some(lease) = lease {
             self.release(store, lease).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use segue_core::interrupt::Interrupt;
 
-use crate::driver::now_ms;
+use super::now_ms;
 
 /// How long between two looks at the evaluations that are under way.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -250,16 +250,7 @@ impl Drop for Evaluating {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::compile::source::Source;
-    use segue_core::limits::Limits;
-    use segue_core::value::Value;
-
     use super::*;
-    use crate::engine::{Engine, RunRequest};
-
-    /// Takes longer than anybody waits.
-    const ENDLESS: &str = "name: c\nsteps:\n  - id: a\n    set:\n      \
-        x: \"{{ range(2000) | json_query('. as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty') }}\"\n";
 
     /// Evaluates until somebody raises the flag, which the test would hang without.
     fn evaluate(evaluating: &Evaluating, interrupt: &Interrupt) -> bool {
@@ -270,34 +261,12 @@ mod tests {
         evaluating.end().is_leaving
     }
 
-    /// An evaluation that nobody wants to stop ends too, in a run and outside of one.
+    /// An evaluation that nobody wants to stop ends too.
     #[test]
     fn an_evaluation_that_takes_too_long_is_stopped() {
         let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
         let evaluating = all.enter(&"r".into(), interrupt.clone(), 1);
         assert!(!evaluate(&evaluating, &interrupt));
-    }
-
-    /// The same in an engine, which nothing else would stop: neither fuel nor a timeout of the run.
-    #[tokio::test]
-    async fn runs_and_dry_runs_evaluate_no_longer_than_they_may() {
-        let limits =
-            Limits { expression_fuel_max: u64::MAX, evaluation_timeout_ms: 1, ..Limits::default() };
-        let (engine, _) = Engine::builder().limits(limits).build();
-        let (plan, findings) = engine.plan(&Source::new("c.yaml", ENDLESS));
-        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
-        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
-        assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
-        // What its author says counts then, and the run goes on with its next step.
-        let tolerant = format!(
-            "{ENDLESS}    on_failure: {{ action: continue, default: {{ x: 1 }} }}\n  \
-             - {{ id: b, depends_on: [a], set: {{ y: \"{{{{ a.x + 1 }}}}\" }} }}\noutput: '{{{{ y }}}}'\n"
-        );
-        let (plan, findings) = engine.plan(&Source::new("c.yaml", tolerant));
-        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
-        assert_eq!(view.output, Value::from(2), "{:?}", view.errors);
     }
 
     /// Many short evaluations at a stretch are paused, and none of them fails: the time that one may take
