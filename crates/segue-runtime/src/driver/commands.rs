@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use segue_core::composition::Backoff;
 use segue_core::run::{EventKind, QuestionId};
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
@@ -20,8 +21,7 @@ use super::evaluations::Evaluations;
 use crate::store::{PendingCommand, Store, StoreError};
 
 /// How long between two looks at the words in the store: at first, and at most.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(50, 1_000);
 
 /// What somebody wants of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -197,10 +197,8 @@ fn decode(word: &PendingCommand) -> Option<EventKind> {
 
 /// Looks for words as long as a run listens.
 async fn watch_store(commands: Weak<CommandRouter>) {
-    let mut pause = PAUSE_MIN;
-    loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+    for nth in 1.. {
+        tokio::time::sleep(Duration::from_millis(PAUSES.wait_ms(nth))).await;
         let Some(commands) = commands.upgrade() else { return };
         if !commands.poll_store().await {
             return;

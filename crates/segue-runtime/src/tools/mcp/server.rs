@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use rmcp::model::InputResponses;
+use segue_core::composition::Backoff;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
@@ -26,7 +27,7 @@ use crate::tools::redact::Secrets;
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// The first pause before a server is started again, and the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+const START_PAUSES: Backoff = Backoff::doubling(200, 30_000);
 
 /// Patience from which on a call is made as a task where the server leaves it to us.
 const TASK_FROM: Duration = Duration::from_mins(1);
@@ -345,9 +346,9 @@ impl UpstreamServer {
                 Ok(connection)
             }
             Err(why) => {
-                let pause = PAUSE.0.saturating_mul(1 << life.failures.min(10)).min(PAUSE.1);
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 life.failures = life.failures.saturating_add(1);
+                let pause = Duration::from_millis(START_PAUSES.wait_ms(life.failures));
                 // What was known of it may be what is wrong.
                 life.era = None;
                 life.rest = Some((Instant::now() + pause, why.clone()));
