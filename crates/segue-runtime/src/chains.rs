@@ -2,8 +2,9 @@
 //! that runs steps.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::compile::source::Source;
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::plan::Plan;
@@ -102,13 +103,13 @@ impl Chains {
     ) -> Arc<str> {
         let chain_id = self.engine.chain_id();
         let (reasoning, name) = (reasoning.map(Arc::from), chain_name.map(Arc::from));
-        self.planned().insert(chain_id.clone(), PlannedChain { tools, reasoning, name });
+        self.planned.lock().insert(chain_id.clone(), PlannedChain { tools, reasoning, name });
         chain_id
     }
 
     /// The chains that have a name and have not run to their end, by name.
     pub fn active_chains(&self) -> BTreeMap<Arc<str>, Arc<str>> {
-        let planned = self.planned();
+        let planned = self.planned.lock();
         let named =
             planned.iter().filter_map(|(id, chain)| Some((chain.name.clone()?, id.clone())));
         named.collect()
@@ -116,7 +117,7 @@ impl Chains {
 
     /// The tools that a chain is meant to call.
     pub fn next_planned_tools(&self, chain_id: &str) -> Vec<PlannedTool> {
-        self.planned().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
+        self.planned.lock().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
     }
 
     /// Runs steps as a chain: each is what a step of a chain's document is. The state begins with
@@ -131,13 +132,8 @@ impl Chains {
         let tools = steps.iter().filter_map(planned_tool).collect();
         let chain_id = self.plan_tool_chain(tools, None, chain_name);
         let outcome = self.run(plan, initial_state, &chain_id).await;
-        self.planned().remove(&chain_id);
+        self.planned.lock().remove(&chain_id);
         outcome
-    }
-
-    fn planned(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, PlannedChain>> {
-        // Whoever panicked has left a whole map behind: every change is one insert or remove.
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plan(&self, steps: &[Value], chain_name: Option<&str>) -> Result<Arc<Plan>, ChainError> {

@@ -6,10 +6,11 @@
 //! from it is written down, so a word may be heard twice after a crash, which changes nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use segue_core::composition::Backoff;
 use segue_core::run::{EventKind, QuestionId};
 use segue_core::value::Value;
@@ -109,15 +110,11 @@ impl CommandRouter {
         Arc::new(CommandRouter { mailboxes: Mutex::default(), store, evaluations: Arc::default() })
     }
 
-    fn mailboxes(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Mailbox>> {
-        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Begins to listen for a run.
     pub(crate) fn register(self: &Arc<CommandRouter>, run_id: &Arc<str>) -> MailboxReceiver {
         let (to, from) = unbounded_channel();
         let is_first = {
-            let mut open = self.mailboxes();
+            let mut open = self.mailboxes.lock();
             let is_first = open.is_empty();
             open.insert(run_id.clone(), Mailbox { sender: to, last: 0 });
             is_first
@@ -138,7 +135,7 @@ impl CommandRouter {
         let (recorded, is_recorded) = oneshot::channel();
         let ends = is_stop(&event);
         let heard = Received { event, command: None, recorded: Some(recorded) };
-        let open = self.mailboxes();
+        let open = self.mailboxes.lock();
         let mailbox = open.get(run_id)?;
         if ends {
             // Before the run can hear of it: hearing takes the stop back.
@@ -162,7 +159,7 @@ impl CommandRouter {
     async fn poll_store(&self) -> bool {
         // A store that cannot be read now is looked at again.
         let words = self.store.pending_commands().await.unwrap_or_default();
-        let mut open = self.mailboxes();
+        let mut open = self.mailboxes.lock();
         for word in words {
             let Some(mailbox) =
                 open.get_mut(&word.run_id).filter(|mailbox| mailbox.last < word.number)
@@ -215,6 +212,6 @@ impl MailboxReceiver {
 
 impl Drop for MailboxReceiver {
     fn drop(&mut self) {
-        self.router.mailboxes().remove(&self.run_id);
+        self.router.mailboxes.lock().remove(&self.run_id);
     }
 }

@@ -6,9 +6,10 @@
 //! it, and the next one, such as that of an undo, begins with it down.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use segue_core::interrupt::Interrupt;
 
 use super::now_ms;
@@ -77,13 +78,9 @@ impl State {
 }
 
 impl Evaluation {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Raises the flag if an evaluation is under way that was so at the last look and should stop.
     fn interrupt_if_due(&self, now: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.is_under_way {
             return;
         }
@@ -103,10 +100,6 @@ impl Evaluation {
 }
 
 impl Evaluations {
-    fn runs(&self) -> MutexGuard<'_, TrackedRuns> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A run is moved from now on, until the answer is dropped.
     pub(crate) fn enter(
         self: &Arc<Evaluations>,
@@ -114,7 +107,7 @@ impl Evaluations {
         interrupt: Interrupt,
         timeout_ms: u64,
     ) -> Evaluating {
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         let state = State { is_leaving: runs.is_leaving, timeout_ms, ..State::default() };
         let evaluation = Arc::new(Evaluation { interrupt, state: Mutex::new(state) });
         runs.by_id.insert(run_id.clone(), evaluation.clone());
@@ -124,9 +117,9 @@ impl Evaluations {
 
     /// Somebody wants a run to stop: what it evaluates meanwhile is not waited for.
     pub(crate) fn stop(&self, run_id: &str) {
-        let runs = self.runs();
+        let runs = self.runs.lock();
         let Some(evaluation) = runs.by_id.get(run_id) else { return };
-        evaluation.state().should_stop = true;
+        evaluation.state.lock().should_stop = true;
     }
 
     /// Does something outside a run that evaluates, and has it stop when it takes too long.
@@ -147,10 +140,10 @@ impl Evaluations {
 
     /// The process ends: every evaluation stops, and nothing that follows from it is written.
     pub(crate) fn stop_all(&self) {
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         runs.is_leaving = true;
         for evaluation in runs.by_id.values() {
-            let mut state = evaluation.state();
+            let mut state = evaluation.state.lock();
             state.is_leaving = true;
             if state.is_under_way {
                 evaluation.interrupt.raise();
@@ -176,7 +169,7 @@ fn watch_deadlines(all: &Weak<Evaluations>) {
     loop {
         std::thread::sleep(CHECK_INTERVAL);
         let Some(all) = all.upgrade() else { return };
-        let mut runs = all.runs();
+        let mut runs = all.runs.lock();
         let now = now_ms();
         runs.by_id.values().for_each(|evaluation| evaluation.interrupt_if_due(now));
         idle = if runs.by_id.is_empty() { idle + 1 } else { 0 };
@@ -207,7 +200,7 @@ pub(crate) struct Evaluating {
 impl Evaluating {
     /// The run begins to evaluate.
     pub(crate) fn begin(&self) {
-        let mut state = self.evaluation.state();
+        let mut state = self.evaluation.state.lock();
         state.is_under_way = true;
         state.number += 1;
         if state.is_leaving {
@@ -217,7 +210,7 @@ impl Evaluating {
 
     /// The run has evaluated.
     pub(crate) fn end(&self) -> Ended {
-        let mut state = self.evaluation.state();
+        let mut state = self.evaluation.state.lock();
         state.is_under_way = false;
         let is_interrupted = self.evaluation.interrupt.is_raised();
         let is_paused = self.evaluation.interrupt.is_paused() && !is_interrupted;
@@ -228,19 +221,19 @@ impl Evaluating {
 
     /// Sets when the run's time is over; nothing means that it has heard of that.
     pub(crate) fn set_deadline(&self, deadline_ms: Option<u64>) {
-        self.evaluation.state().deadline_ms = deadline_ms;
+        self.evaluation.state.lock().deadline_ms = deadline_ms;
     }
 
     /// The run hears that it shall stop.
     pub(crate) fn clear_stop(&self) {
-        self.evaluation.state().should_stop = false;
+        self.evaluation.state.lock().should_stop = false;
     }
 }
 
 impl Drop for Evaluating {
     // Work in `Drop`, because whoever moves a run may be ended in the middle.
     fn drop(&mut self) {
-        let mut runs = self.all.runs();
+        let mut runs = self.all.runs.lock();
         let known = runs.by_id.get(&self.run_id);
         if known.is_some_and(|known| Arc::ptr_eq(known, &self.evaluation)) {
             runs.by_id.remove(&self.run_id);
@@ -309,14 +302,14 @@ mod tests {
         assert!(!interrupt.is_raised(), "the next evaluation begins without it");
         // Once the run has heard, it evaluates undisturbed.
         evaluating.set_deadline(None);
-        assert!(!evaluating.evaluation.state().is_due(now_ms()));
+        assert!(!evaluating.evaluation.state.lock().is_due(now_ms()));
         all.stop(&run_id);
         assert!(!evaluate(&evaluating, &interrupt));
         evaluating.clear_stop();
-        assert!(!evaluating.evaluation.state().is_due(now_ms()));
+        assert!(!evaluating.evaluation.state.lock().is_due(now_ms()));
         std::thread::scope(|scope| {
             let evaluation = scope.spawn(|| evaluate(&evaluating, &interrupt));
-            while !evaluating.evaluation.state().is_under_way {
+            while !evaluating.evaluation.state.lock().is_under_way {
                 std::thread::yield_now();
             }
             all.stop_all();

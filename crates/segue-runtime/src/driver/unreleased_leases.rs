@@ -4,7 +4,9 @@
 //! take it. It is released at once, or, when the store refuses that too, before somebody takes it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::store::{Lease, Store, StoreError};
 
@@ -19,19 +21,15 @@ impl UnreleasedLeases {
     pub(crate) async fn release(&self, store: &dyn Store, lease: Lease) {
         let released = store.release(&lease).await;
         if let Err(StoreError::Unavailable { .. } | StoreError::Broken { .. }) = released {
-            self.leases().insert(lease.run_id.clone(), lease);
+            self.leases.lock().insert(lease.run_id.clone(), lease);
         }
     }
 
     /// Releases a run that somebody is about to take, if that is still to do.
     pub(crate) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
-        let lease = self.leases().remove(run_id);
+        let lease = self.leases.lock().remove(run_id);
         if let Some(lease) = lease {
             self.release(store, lease).await;
         }
-    }
-
-    fn leases(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Lease>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

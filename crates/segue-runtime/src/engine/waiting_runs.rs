@@ -2,8 +2,8 @@
 //! nowhere. Whoever goes on with one in the same process has those still.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use segue_core::run::Run;
 
 /// Runs that are remembered. The oldest is forgotten first, and goes on as its journal has it.
@@ -21,7 +21,7 @@ impl WaitingRuns {
         if !run.is_waiting() || !run.has_sensitive() {
             return;
         }
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         if runs.len() >= RUNS_MAX {
             runs.pop_front();
         }
@@ -30,12 +30,8 @@ impl WaitingRuns {
 
     /// The run of this id, if nothing was written of it since.
     pub(super) fn take(&self, run_id: &str, written: u64) -> Option<Run> {
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         let at = runs.iter().position(|run| run.run_id() == run_id)?;
         runs.remove(at).filter(|run| run.entry_count() == written)
-    }
-
-    fn runs(&self) -> MutexGuard<'_, VecDeque<Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

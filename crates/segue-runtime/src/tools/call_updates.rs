@@ -4,8 +4,9 @@
 //! is left while the call is polled, by whoever polls it, so nobody has to be woken for it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::run::CallId;
 use segue_core::value::Value;
 use tokio::sync::Notify;
@@ -71,40 +72,35 @@ struct Inner {
 }
 
 impl CallUpdates {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Lists that are changed one item at a time: a panic leaves nothing half done.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Leaves a note.
     pub(crate) fn push(&self, call: CallId, note: CallUpdate) {
-        self.inner().left.push((call, note));
+        self.inner.lock().left.push((call, note));
     }
 
     /// What was left since this was last asked.
     pub(crate) fn take(&self) -> Vec<(CallId, CallUpdate)> {
-        std::mem::take(&mut self.inner().left)
+        std::mem::take(&mut self.inner.lock().left)
     }
 
     /// How to find a call is written down.
     pub(crate) fn mark_findable(&self, call: CallId) {
-        self.inner().findable.insert(call);
+        self.inner.lock().findable.insert(call);
     }
 
     /// Nobody wants to find it any more.
     pub(crate) fn unmark_findable(&self, call: CallId) {
-        self.inner().findable.remove(&call);
+        self.inner.lock().findable.remove(&call);
     }
 
     /// The run of a call has stopped: the call starts nothing more.
     pub(crate) fn mark_settling(&self, call: CallId) {
-        self.inner().settling.insert(call);
+        self.inner.lock().settling.insert(call);
         self.settles.notify_waiters();
     }
 
     /// Whether the run of a call has stopped.
     pub(crate) fn is_settling(&self, call: CallId) -> bool {
-        self.inner().settling.contains(&call)
+        self.inner.lock().settling.contains(&call)
     }
 
     /// Comes when the run of a call stops.
@@ -120,6 +116,6 @@ impl CallUpdates {
 
     /// Whether whoever goes on with the run will look for a call.
     pub(crate) fn is_findable(&self, call: CallId) -> bool {
-        self.inner().findable.contains(&call)
+        self.inner.lock().findable.contains(&call)
     }
 }

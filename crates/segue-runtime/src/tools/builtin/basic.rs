@@ -1,10 +1,11 @@
 //! `echo`, `fail` and `sleep`: what tests and examples are made of.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use segue_core::value::Value;
 
 use super::BuiltinSpec;
@@ -95,7 +96,7 @@ impl Calls {
 impl ToolRunner for Fail {
     async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let args = ToolArgs(&call.args);
-        let count = self.calls.lock().unwrap_or_else(PoisonError::into_inner).count(&call);
+        let count = self.calls.lock().count(&call);
         if args.count("times")?.is_none_or(|times| count <= times) {
             return Err(ToolError::failed(args.text_or("message", "failed as asked")?));
         }

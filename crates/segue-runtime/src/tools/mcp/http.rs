@@ -6,11 +6,12 @@
 //! in the way in which it last asked for something.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use rmcp::RoleClient;
@@ -206,11 +207,11 @@ impl HttpPoster {
     }
 
     fn address(&self) -> Option<Arc<Address>> {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.address.lock().clone()
     }
 
     fn set_address(&self, address: Option<Address>) {
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address.map(Arc::new);
+        *self.address.lock() = address.map(Arc::new);
     }
 
     /// Posts a call past the library and waits until its slot has an answer. False when nobody has

@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
     GetExtensions as _, GetMeta as _, ProgressToken, RequestId, RequestMetaObject,
@@ -168,7 +169,7 @@ impl PendingRequest {
 
     /// A server says how far it is.
     fn note_progress(&self, said: &ProgressNotice) {
-        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.progress.lock();
         if heard.note(said) {
             self.progressed.notify_one();
         }
@@ -177,7 +178,7 @@ impl PendingRequest {
     /// Tells who makes the call how far it has got, but not too often.
     pub(super) fn send_progress(&self) {
         let Some(asker) = &self.asker else { return };
-        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.progress.lock();
         heard.take().into_iter().for_each(|progress| asker.send_progress(progress));
     }
 }
@@ -294,11 +295,6 @@ impl From<WireError> for RpcAnswer {
 }
 
 impl MessageRouter {
-    fn waiting(&self) -> MutexGuard<'_, PendingRequests> {
-        // Maps that are changed one entry at a time: a panic leaves nothing half done.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the server said that its tools changed, since this was last asked.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
@@ -316,21 +312,21 @@ impl MessageRouter {
     /// A call that can reach a person, on whose behalf the server may be asking. It does not say
     /// which one; all of them are ours.
     pub(super) fn asking_call(&self) -> Option<Arc<PendingRequest>> {
-        let waiting = self.waiting();
+        let waiting = self.waiting.lock();
         let mut calls = waiting.slots.values().filter_map(Weak::upgrade);
         calls.find(|slot| slot.asker.is_some())
     }
 
     /// What the server wanted to know from a person, since this was last asked.
     pub(super) fn take_declined(&self) -> Option<String> {
-        self.declined.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.declined.lock().take()
     }
 
     /// Takes in a request of our own. Its id is its progress token too. Nothing when the connection
     /// is lost.
     pub(super) fn register(&self, slot: &Arc<PendingRequest>) -> Option<i64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if waiting.is_over {
             return None;
         }
@@ -352,7 +348,7 @@ impl MessageRouter {
     /// Nothing more comes: whoever waits is told.
     pub(super) fn end(&self) {
         let slots: Vec<Arc<PendingRequest>> = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.is_over = true;
             waiting.slots.values().filter_map(Weak::upgrade).collect()
         };
@@ -362,7 +358,7 @@ impl MessageRouter {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.waiting().is_over
+        self.waiting.lock().is_over
     }
 
     /// What every request tells of us.
@@ -388,7 +384,7 @@ impl MessageRouter {
     pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<PendingRequest>> {
         match message {
             ClientJsonRpcMessage::Request(request) => {
-                let mut waiting = self.waiting();
+                let mut waiting = self.waiting.lock();
                 let Some(slot) = request.request.extensions().get::<Arc<PendingRequest>>() else {
                     match request.request {
                         ClientRequest::DiscoverRequest(_) => {
@@ -417,7 +413,7 @@ impl MessageRouter {
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.waiting().remove(id);
+                    self.waiting.lock().remove(id);
                 }
                 None
             }
@@ -432,7 +428,7 @@ impl MessageRouter {
 
     /// The question which era the server is of is not waited for any longer.
     pub(super) fn give_up_probe(&self, id: &RequestId) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.remove(id);
         waiting.late_probe = Some(id.clone());
     }
@@ -473,7 +469,7 @@ impl MessageRouter {
 
     /// A request whose answer is not waited for any longer.
     pub(super) fn remove(&self, id: &RequestId) {
-        self.waiting().remove(id);
+        self.waiting.lock().remove(id);
     }
 
     /// Sorts a line. What is returned goes on to the library; the error ends the connection.
@@ -506,12 +502,12 @@ impl MessageRouter {
     /// answer if only one is waited for.
     pub(super) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
         let only = {
-            let waiting = self.waiting();
+            let waiting = self.waiting.lock();
             let mut ids = waiting.slots.keys();
             ids.next().filter(|_| waiting.slots.len() == 1).cloned()
         };
         let id = only?;
-        let slot = self.waiting().remove(&id)?;
+        let slot = self.waiting.lock().remove(&id)?;
         answer_request(&slot, id, RpcAnswer::TooLarge)
     }
 
@@ -547,7 +543,7 @@ impl MessageRouter {
             }
             let params = params.and_then(|p| object::<Elicitation>(p).ok());
             let wanted = params.map_or_else(|| "input".to_owned(), |p| p.message);
-            *self.declined.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+            *self.declined.lock() = Some(wanted);
         }
         match serde_json::from_str(text) {
             Ok(message) => Ok(vec![message]),
@@ -568,7 +564,7 @@ impl MessageRouter {
             "notifications/progress" => {
                 let params = params.and_then(|p| object::<ProgressNotice>(p).ok());
                 if let Some(said) = params
-                    && let Some(slot) = self.waiting().of_token(&said.token)
+                    && let Some(slot) = self.waiting.lock().of_token(&said.token)
                 {
                     slot.note_progress(&said);
                 }
@@ -598,7 +594,7 @@ impl MessageRouter {
             return self.log_noise(text.as_bytes());
         };
         let (slot, plain) = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             let plain = waiting.plain.remove(&id);
             (waiting.remove(&id), plain)
         };
@@ -622,13 +618,13 @@ impl MessageRouter {
             self.note_tasks(result);
             let error = || ErrorData::internal_error("the answer cannot be read", None);
             let message = serde_json::from_str(text);
-            let is_probe = self.waiting().probe.as_ref() == Some(&id);
+            let is_probe = self.waiting.lock().probe.as_ref() == Some(&id);
             if is_probe && message.as_ref().is_ok_and(is_placeholder) {
                 return vec![not_known(id)];
             }
             return vec![message.unwrap_or_else(|_| unreadable(error(), id))];
         }
-        if result.is_some() && self.waiting().late_probe.as_ref() == Some(&id) {
+        if result.is_some() && self.waiting.lock().late_probe.as_ref() == Some(&id) {
             self.late_modern.store(true, Ordering::SeqCst);
         }
         // Nobody asked, or it was answered already.
@@ -659,7 +655,7 @@ impl MessageRouter {
     ) -> Option<ServerJsonRpcMessage> {
         let id: RequestId = serde_json::from_str(&guess_id(piece)?).ok()?;
         let (plain, slot) = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             (waiting.plain.contains(&id), waiting.remove(&id))
         };
         if let Some(slot) = slot {

@@ -2,11 +2,12 @@
 //! again when it has died, and left alone for a while when it keeps dying.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use rmcp::model::InputResponses;
 use segue_core::composition::Backoff;
 use segue_core::diagnostic::Code;
@@ -129,12 +130,12 @@ impl UpstreamServer {
 
     /// Tells nothing of these either, from now on: it outlives the configuration that it was made of.
     pub fn add_secrets(&self, secrets: &Secrets) {
-        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.secrets.write();
         *known = known.with(secrets);
     }
 
     fn secrets(&self) -> Secrets {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.secrets.read().clone()
     }
 
     /// Whether it is configured just so.
