@@ -1,18 +1,25 @@
 //! Runs that wait for a person, as whoever moved them knows them: with the values that are written
 //! nowhere. Whoever goes on with one in the same process has those still.
 
-use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
+use lru::LruCache;
 use parking_lot::Mutex;
 use segue_core::run::Run;
 
 /// Runs that are remembered. The oldest is forgotten first, and goes on as its journal has it.
-const RUNS_MAX: usize = 256;
+const RUNS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Runs that are not in their journals as a whole.
-#[derive(Default)]
 pub(super) struct WaitingRuns {
-    runs: Mutex<VecDeque<Run>>,
+    by_id: Mutex<LruCache<Arc<str>, Run>>,
+}
+
+impl Default for WaitingRuns {
+    fn default() -> WaitingRuns {
+        WaitingRuns { by_id: Mutex::new(LruCache::new(RUNS_MAX)) }
+    }
 }
 
 impl WaitingRuns {
@@ -21,17 +28,12 @@ impl WaitingRuns {
         if !run.is_waiting() || !run.has_sensitive() {
             return;
         }
-        let mut runs = self.runs.lock();
-        if runs.len() >= RUNS_MAX {
-            runs.pop_front();
-        }
-        runs.push_back(run);
+        self.by_id.lock().put(run.run_id().into(), run);
     }
 
     /// The run of this id, if nothing was written of it since.
     pub(super) fn take(&self, run_id: &str, written: u64) -> Option<Run> {
-        let mut runs = self.runs.lock();
-        let at = runs.iter().position(|run| run.run_id() == run_id)?;
-        runs.remove(at).filter(|run| run.entry_count() == written)
+        let run = self.by_id.lock().pop(run_id)?;
+        (run.entry_count() == written).then_some(run)
     }
 }
