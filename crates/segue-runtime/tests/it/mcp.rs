@@ -125,8 +125,8 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     ("init_error", Absent("not today")),
     ("init_of_wrong_type", Absent("no handshake")),
     // Listing
-    ("cursor_loop", Noted("circle")),
-    ("endless_cursors", Noted("does not end")),
+    ("cursor_loop", Noted("repeats a cursor")),
+    ("endless_cursors", Noted("is too long")),
     ("huge_list", Noted("more than 10000 tools")),
     ("list_of_wrong_type", Absent("cannot be read")),
     ("list_of_wrong_items", Noted("has no name")),
@@ -135,7 +135,7 @@ const BEHAVIOURS: &[(&str, Outcome)] = &[
     ("homoglyph", Noted("is not letters")),
     ("twins", Noted("look alike")),
     ("colon_in_name", Noted("is not letters")),
-    ("bad_schema", Noted("is no schema")),
+    ("bad_schema", Noted("not a schema")),
     ("deep_schema", Noted("a tool")),
     ("list_too_large", Absent("over the limit")),
     // Answering

@@ -1,11 +1,11 @@
-//! What comes over HTTP, up to a bound.
+//! Size limits for HTTP bodies and events.
 
 use reqwest::Response;
 
-/// Said of an event that is over the bound.
+/// The error for an event over the limit.
 pub(super) const TOO_LARGE: &str = "the event is too large";
 
-/// A body, unless it is larger than the bound.
+/// Reads a body, unless it is over the limit.
 pub(super) async fn read_limited(
     mut response: Response,
     bytes_max: usize,
@@ -20,7 +20,7 @@ pub(super) async fn read_limited(
     Ok(Some(body))
 }
 
-/// Counts the bytes of the present event.
+/// Counts the bytes of the current event.
 pub(super) struct EventLimit {
     bytes_max: usize,
     bytes: usize,

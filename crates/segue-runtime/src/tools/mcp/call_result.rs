@@ -1,4 +1,4 @@
-//! What a server answered → the value of the call, or why there is none.
+//! Translates a server's answer into the value of the call, or into an error.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use super::definition::strip_invisible;
 use super::router::{ElicitationForm, object};
 use crate::tools::ToolError;
 
-/// The fields of an answer that decide.
+/// The fields of an answer that decide its meaning.
 #[derive(Deserialize)]
 pub(super) struct ParsedResult<'a> {
     #[serde(borrow, default, rename = "structuredContent")]
@@ -33,22 +33,22 @@ pub(super) struct ParsedResult<'a> {
     state: Option<String>,
 }
 
-/// What is asked, by name, and what a server wants to hear again.
+/// The questions of a server by name, and the state that it wants back with the answers.
 pub(super) type Forms = (BTreeMap<String, ElicitationForm>, Option<String>);
 
 impl<'a> ParsedResult<'a> {
-    /// Reads an answer. The error says what is wrong with it.
+    /// Parses an answer. The error says why it does not parse.
     pub(super) fn read(raw: &'a RawValue) -> Result<ParsedResult<'a>, String> {
         object(raw)
     }
 
-    /// Whether it may stand for a task that was begun.
+    /// Whether it may be a task handle.
     pub(super) fn may_be_task(&self) -> bool {
         self.task.is_some() || self.kind.as_deref() == Some("task")
     }
 
-    /// What a server asks people in place of an answer, by name, and what it wants to hear again.
-    /// Nothing when it does not ask, or asks for something else than forms.
+    /// The server's questions by name, and the state that it wants back. `None` when it does not
+    /// ask, or asks for anything but forms.
     pub(super) fn forms(&self) -> Option<Forms> {
         if self.kind.as_deref() != Some("input_required") {
             return None;
@@ -57,7 +57,7 @@ impl<'a> ParsedResult<'a> {
     }
 
     /// The value of a call: `structuredContent`; else a single text as JSON; else that text; else
-    /// the items; else null. An answer that says it is an error is one.
+    /// the items; else null. An answer with `isError` is an error.
     pub(super) fn value(&self, server: &str, limits: &Limits) -> Result<Value, ToolError> {
         let unread = |error: &dyn std::fmt::Display| malformed(server, error);
         match self.kind.as_deref() {
@@ -94,12 +94,12 @@ impl<'a> ParsedResult<'a> {
                 }
                 None => Ok(Value::Array(items)),
             },
-            other => Err(unread(&format!("`content` is {} and not a list", other.kind()))),
+            other => Err(unread(&format!("`content` is {}, not a list", other.kind()))),
         }
     }
 }
 
-/// The forms of input requests, by name. Nothing when there is something else among them.
+/// The forms of input requests by name. `None` when any of them is no form.
 pub(super) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, ElicitationForm>> {
     #[derive(Deserialize)]
     struct Asked<'a> {
@@ -134,7 +134,7 @@ fn single_text(items: &[Value]) -> Option<&str> {
     }
 }
 
-/// The texts of an error, one after the other.
+/// The texts of an error, joined.
 fn text_of(content: &Value) -> Option<String> {
     let items = content.as_array()?;
     let texts: Vec<&str> =
@@ -146,7 +146,8 @@ pub(super) fn malformed(server: &str, why: &dyn std::fmt::Display) -> ToolError 
     ToolError::refused(Code::ToolError, format!("the answer of `{server}` cannot be used: {why}"))
 }
 
-/// A server that asks a person in the middle of a call: the answer is no, and the call is over.
+/// The error for a server that asks a person during a call without one: declined, and the call is
+/// over.
 fn wants_input(server: &str, requests: Option<&RawValue>) -> ToolError {
     let requests =
         requests.and_then(|raw| serde_json::from_str::<serde_json::Value>(raw.get()).ok());
@@ -159,7 +160,7 @@ fn wants_input(server: &str, requests: Option<&RawValue>) -> ToolError {
 pub(super) fn declined(server: &str, wanted: &str) -> ToolError {
     let wanted = strip_invisible(wanted, 300);
     let message = format!(
-        "the server `{server}` asks a person: “{wanted}”; nobody can be asked, so it was declined"
+        "the server `{server}` asks a person: “{wanted}”; no person can be asked, so Segue declined"
     );
     ToolError::refused(Code::Denied, message)
 }
@@ -227,7 +228,7 @@ mod tests {
         assert!(message.contains("`s`") && message.contains("Your card number?"));
     }
 
-    /// What stands beside the value is held to the same limits, although nobody reads it.
+    /// Content next to the structured value must obey the same limits, although it is not used.
     #[test]
     fn items_beside_a_structure_are_refused_when_they_are_wrong() {
         let deep = format!("{}{}", "[".repeat(2_000), "]".repeat(2_000));
@@ -237,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A key is what it means, however it is spelled.
+    /// Escapes in a key do not change its meaning.
     #[test]
     fn a_question_is_known_however_it_is_spelled() {
         let asked = r#"{"a":{"method":"elicitation/create","params":{"message":"Name?"}}}"#;

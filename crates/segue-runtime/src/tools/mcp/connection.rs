@@ -1,4 +1,4 @@
-//! A connection to a server: which era it speaks, its tools, one call.
+//! A connection to a server: its protocol era, its tools, one call.
 
 use std::path::Path;
 use std::pin::{Pin, pin};
@@ -39,13 +39,13 @@ use super::{ServerConfig, ServerTransport, http, login};
 use crate::tools::CallChannel;
 use crate::tools::redact::Secrets;
 
-/// How long somebody who has stopped waiting still tries to say so.
+/// How long a caller that stopped waiting tries to send its cancellation.
 pub(super) const CANCEL_MAX: Duration = Duration::from_millis(200);
 
-/// How long the library may take to let go of a server that was lost.
+/// How long the library may take to release a lost server.
 const CLOSE_MAX: Duration = Duration::from_secs(4);
 
-/// Us, to a server.
+/// Segue as a client of a server.
 struct Client {
     server: Arc<str>,
     router: Arc<MessageRouter>,
@@ -53,14 +53,15 @@ struct Client {
 
 impl ClientHandler for Client {
     fn get_info(&self) -> ClientConfig {
-        // No sampling and no roots; people may be asked to fill in forms, and calls may be tasks.
+        // No sampling and no roots. Servers may ask people to fill in forms, and calls may be
+        // tasks.
         let us = Implementation::new("segue", env!("CARGO_PKG_VERSION"));
         let mut offered = ClientCapabilities::default();
         let forms = FormElicitationCapability::new().with_schema_validation(true);
         offered.elicitation = Some(ElicitationCapability::new().with_form(forms));
         let tasks = (TASKS_EXTENSION_ID.to_owned(), serde_json::Map::new());
         offered.extensions = Some([tasks].into_iter().collect());
-        // The version that `initialize` asks for, which only one era has.
+        // The version requested by `initialize`, which only the legacy era has.
         ClientConfig::new(offered, us).with_protocol_version(ProtocolVersion::V_2025_11_25)
     }
 
@@ -85,39 +86,39 @@ impl ClientHandler for Client {
     }
 }
 
-/// How calls get to a server, past the library.
+/// How calls reach a server, bypassing the library.
 enum CallTransport {
-    /// They are written.
+    /// Written to its stdin.
     Pipes(Input),
-    /// They are posted.
+    /// Posted over HTTP.
     Http(HttpPoster),
 }
 
-/// A server that answers.
+/// A connected server.
 pub(super) struct Connection {
     peer: Peer<RoleClient>,
     service: Mutex<Option<RunningService<RoleClient, Client>>>,
     router: Arc<MessageRouter>,
     traces: Arc<ProcessOutput>,
     pub(super) era: ProtocolEra,
-    /// How calls get to the server.
+    /// How calls reach the server.
     transport: CallTransport,
     listing: BlockingMutex<Arc<Listing>>,
-    /// What no definition may tell.
+    /// Redacted from every definition.
     secrets: Secrets,
-    /// Held by whoever lists the tools again.
+    /// Held while the tools are listed again.
     listing_again: Mutex<()>,
-    /// Read by whoever tells the server to stop something: the connection is not closed before.
+    /// Read-locked while a cancellation is sent: the connection is not closed before.
     cancelling: Arc<RwLock<()>>,
 }
 
-/// Why there is no connection.
+/// Why a connection failed.
 pub(super) struct ConnectError {
-    /// For people.
+    /// The reason, for people.
     pub(super) why: String,
-    /// The server turned out to be of the modern era, and to be slow.
+    /// The server turned out to be of the modern era, and slow.
     pub(super) is_modern: bool,
-    /// The program ended when it was asked for its era, before anybody greeted it.
+    /// The program exited at the question for its era, before `initialize`.
     pub(super) is_startled: bool,
 }
 
@@ -129,40 +130,40 @@ impl From<String> for ConnectError {
 
 /// Why a request has no answer.
 pub(super) enum RequestError {
-    /// It surely did not leave.
+    /// It was not sent.
     Unsent(String),
-    /// Nobody knows.
+    /// It was sent, and its outcome is unknown.
     NoAnswer(String),
-    /// It took too long, and the server was told to stop.
+    /// It timed out, and the server was told to cancel it.
     TimedOut(Duration),
 }
 
-/// How long to wait.
+/// The timeouts of a request.
 #[derive(Clone, Copy)]
 pub(super) struct Timeouts {
-    /// Without a sign of progress.
+    /// Without progress.
     pub(super) idle: Duration,
-    /// In all.
+    /// In total.
     pub(super) total: Duration,
 }
 
-/// One tool, once.
+/// The parameters of one call.
 pub(super) struct CallParams<'a> {
     pub(super) tool: &'a str,
     pub(super) args: Value,
-    /// Whether some of them go into headers, where there are any.
+    /// Whether some arguments are also sent as headers, over HTTP.
     pub(super) has_headers: bool,
     pub(super) key: &'a str,
     pub(super) traceparent: Option<&'a str>,
     pub(super) asker: Option<CallChannel>,
-    /// What a person answered to what the server asked before, and what it wants to hear again.
+    /// A person's answers to the server's earlier questions, and the state that it wants back.
     pub(super) answers: Option<(InputResponses, Option<String>)>,
-    /// For how long it is wanted as a task, in milliseconds, if it is.
+    /// The lifetime in milliseconds of the task that the call should become, if any.
     pub(super) task_ms: Option<u64>,
 }
 
 impl Connection {
-    /// Connects and lists the tools, until some time. The error says what went wrong, for people.
+    /// Connects and lists the tools, until a deadline. The error is a message for people.
     pub(super) async fn open(
         server: &ServerConfig,
         known: Option<ProtocolEra>,
@@ -226,7 +227,7 @@ impl Connection {
                 )
                 .await;
                 let why = if is_lost(&error) && traces.end().is_some() {
-                    // What could not be written to it or read from it says less.
+                    // The error of the pipe says less than the end of the process.
                     with_output("no handshake: it ended", &traces, &router)
                 } else {
                     why
@@ -247,7 +248,7 @@ impl Connection {
             }
         };
         let peer = service.peer().clone();
-        // Whatever it says in return: some only say again what they were asked for.
+        // Independent of the version in the answer: some servers only repeat the requested one.
         let legacy = router.is_initialized();
         let connection = Connection {
             peer,
@@ -277,7 +278,7 @@ impl Connection {
         self.peer.is_transport_closed() || self.router.is_over()
     }
 
-    /// Whether the server said that its tools changed, and nobody has looked yet.
+    /// Whether the server announced a change of its tools that was not handled yet.
     pub(super) fn has_changed(&self) -> bool {
         self.router.has_changed()
     }
@@ -291,8 +292,7 @@ impl Connection {
         *self.listing.lock() = Arc::new(listing);
     }
 
-    /// The tools, listed again if the server said that they changed. The flag says whether they
-    /// were.
+    /// The tools, listed again if the server announced a change. The flag says whether they were.
     pub(super) async fn fresh_listing(
         &self,
         server: &ServerConfig,
@@ -301,7 +301,7 @@ impl Connection {
         if !self.router.has_changed() && self.listing_again.try_lock().is_ok() {
             return Ok((self.listing(), false));
         }
-        // What is large and rare stands apart: every call carries the rest.
+        // Boxed because it is large and rare: every call carries the future.
         Box::pin(self.listed_again(server, limits)).await
     }
 
@@ -324,7 +324,7 @@ impl Connection {
         Ok((self.listing(), true))
     }
 
-    /// What a person was asked for, and declined, since this was last asked.
+    /// The last question that was declined, since the last call of this function.
     pub(super) fn take_declined(&self) -> Option<String> {
         self.router.take_declined()
     }
@@ -345,7 +345,8 @@ impl Connection {
         }
     }
 
-    /// Calls a tool past the library. Nothing when that cannot be, and nobody has heard it.
+    /// Calls a tool, bypassing the library. `None` when that is impossible and the server has not
+    /// received it.
     async fn call_direct(
         &self,
         way: &CallTransport,
@@ -376,7 +377,7 @@ impl Connection {
                     tokio::select! {
                         biased;
                         heard = post.call(calling.tool, id, text, &slot) => is_heard = heard,
-                        // An answer may come in another stream.
+                        // The answer may come in another stream.
                         settled = self.router.settled(&slot) => settled?,
                     }
                     Ok(())
@@ -393,7 +394,7 @@ impl Connection {
         Ok(is_heard.then_some(slot))
     }
 
-    /// Calls a tool through the library, which makes headers of some arguments.
+    /// Calls a tool through the library, which copies some arguments into headers.
     async fn call_with_library(
         &self,
         calling: &CallParams<'_>,
@@ -421,12 +422,12 @@ impl Connection {
         Ok(slot)
     }
 
-    /// Whether the server takes calls as tasks, in the era where the caller decides.
+    /// Whether the server accepts calls as tasks, in the legacy era, where the caller decides.
     pub(super) fn takes_tasks(&self) -> bool {
         self.router.takes_tasks()
     }
 
-    /// Tells the server to stop with a task.
+    /// Tells the server to cancel a task.
     pub(super) async fn cancel_task(&self, cancellation: ClientRequest) {
         if let Ok(handle) =
             self.peer.send_request_with_option(cancellation, PeerRequestOptions::no_options()).await
@@ -435,7 +436,7 @@ impl Connection {
         }
     }
 
-    /// The same for who cannot wait; the connection is not closed before.
+    /// The same for a caller that cannot await; the connection is not closed before.
     pub(super) fn cancel_task_later(
         self: &Arc<Connection>,
         runtime: &tokio::runtime::Handle,
@@ -450,7 +451,7 @@ impl Connection {
         });
     }
 
-    /// Sends a request and waits until its slot has an answer.
+    /// Sends a request and waits for its answer, which the slot then holds.
     pub(super) async fn request(
         &self,
         request: ClientRequest,
@@ -472,7 +473,7 @@ impl Connection {
         self.wait(self.cancel_guard(id, slot), answered, patience).await
     }
 
-    /// How a server ended is known once the library has let go of it.
+    /// Waits until the library has released a lost server: only then is its exit status known.
     async fn close_lost(&self) {
         let until = Instant::now() + CLOSE_MAX;
         while self.router.is_over() && !self.peer.is_transport_closed() && Instant::now() < until {
@@ -480,7 +481,7 @@ impl Connection {
         }
     }
 
-    /// What went wrong, with what the server said about it in the end.
+    /// The error with the end of the server's output.
     async fn with_process_output(&self, why: &str) -> String {
         self.close_lost().await;
         with_final_output(why, &self.traces, &self.router).await
@@ -492,7 +493,7 @@ impl Connection {
         CancelGuard { id: Some(id), slot: slot.clone(), peer, router, cancelling }
     }
 
-    /// Waits until a request is answered; what the answer is, its slot knows.
+    /// Waits until a request is answered; its slot holds the answer.
     async fn wait(
         &self,
         mut asked: CancelGuard,
@@ -520,7 +521,7 @@ impl Connection {
                     return Err(if slot.was_sent() {
                         RequestError::TimedOut(time)
                     } else {
-                        RequestError::Unsent(format!("not sent within {} ms", time.as_millis()))
+                        RequestError::Unsent(format!("it could not be sent within {} ms", time.as_millis()))
                     });
                 }
             }
@@ -544,7 +545,7 @@ impl Connection {
         }
     }
 
-    /// Every tool, page by page.
+    /// Lists every tool, page by page.
     async fn list(&self, server: &ServerConfig, limits: &Limits) -> Result<Listing, String> {
         let mut pages = Pages::default();
         let patience = {
@@ -566,7 +567,7 @@ impl Connection {
                         break;
                     }
                 }
-                // A server without tools need not know the question.
+                // A server without tools need not implement the method.
                 (Ok(()), Some(RpcAnswer::Error { code: -32601, .. })) => break,
                 (Ok(()), Some(RpcAnswer::Error { message, .. })) => {
                     return Err(format!("it does not list its tools: {message}"));
@@ -592,14 +593,14 @@ impl Connection {
                 }
             }
         }
-        // Before anybody sees them: what is shown, pinned and kept of a tool is one and the same.
+        // Redacted first: what is shown, pinned and recorded of a tool must be the same.
         let tools = self.secrets.redact_all(pages.tools);
         let mut listing = Listing::read(&server.name, &server.identity, tools);
         listing.notes.append(&mut pages.notes);
         Ok(listing)
     }
 
-    /// Servers of the modern era say that their tools changed only to those who asked to be told.
+    /// Servers of the modern era announce changes of their tools only to subscribers.
     fn subscribe(&self) {
         let capable = self.peer.peer_info().is_some_and(|info| {
             info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true))
@@ -611,7 +612,7 @@ impl Connection {
         tokio::spawn(async move {
             let mut filter = SubscriptionFilter::default();
             filter.tools_list_changed = Some(true);
-            // The desk has seen what comes; this only keeps the stream open.
+            // The router handles the notifications; this only keeps the stream open.
             if let Ok(mut changes) = peer.listen(filter).await {
                 while let Ok(Some(_)) = changes.next().await {}
             }
@@ -638,7 +639,7 @@ where
     T: Transport<RoleClient> + 'static,
 {
     let lifecycle = match known {
-        // Asked and answered before.
+        // Known from an earlier connection.
         Some(ProtocolEra::Legacy) => ClientLifecycleMode::Initialize,
         Some(ProtocolEra::Modern) => ClientLifecycleMode::Discover {
             preferred_versions: vec![ProtocolVersion::V_2026_07_28],
@@ -651,9 +652,9 @@ where
     us.serve_with_lifecycle(transport, lifecycle).await
 }
 
-/// A request that is waited for. Dropping it tells the server to stop.
+/// A pending request. Dropping it tells the server to cancel it.
 struct CancelGuard {
-    /// Nothing when it is not waited for any longer.
+    /// `None` once the answer is no longer awaited.
     id: Option<RequestId>,
     slot: Arc<PendingRequest>,
     peer: Peer<RoleClient>,
@@ -663,12 +664,12 @@ struct CancelGuard {
 
 impl CancelGuard {
     async fn cancel(&mut self) {
-        if let Some(cancelling) = self.cancellation("the caller has stopped waiting") {
+        if let Some(cancelling) = self.cancellation("the caller stopped waiting") {
             let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
         }
     }
 
-    /// Tells the server to stop, if it may have heard.
+    /// The cancellation, if the server may have received the request.
     fn cancellation(&mut self, why: &str) -> Option<impl Future<Output = ()> + Send + 'static> {
         let id = self.id.take()?;
         if self.slot.is_own() {
@@ -686,10 +687,10 @@ impl CancelGuard {
 }
 
 impl Drop for CancelGuard {
-    // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+    // In `Drop`, because a call ends when its future is dropped.
     fn drop(&mut self) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let Some(cancelling) = self.cancellation("the caller has gone away") else { return };
+        let Some(cancelling) = self.cancellation("the caller is gone") else { return };
         let turn = self.cancelling.clone().try_read_owned();
         runtime.spawn(async move {
             let _turn = turn;

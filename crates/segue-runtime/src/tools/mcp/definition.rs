@@ -1,9 +1,9 @@
-//! What a server says of its tools → what Segue knows of them.
+//! Translates a server's tool definitions into Segue's.
 //!
-//! Names are ids, so they are plain: a name that is not, or that looks like another of the same
-//! server, is refused with both. Texts are shown to people and models, so what cannot be seen in
-//! them is taken out. The pin of a tool covers its definition as it came, every field of it, and
-//! where it came from.
+//! Names become ids, so they must be plain: a name that is not plain is refused, and two names of a
+//! server that look alike are both refused. People and models read the texts, so invisible
+//! characters are removed. A tool's pin covers its definition as received, with every field, and
+//! the server's configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use segue_core::value::Value;
 
 use super::task::TaskSupport;
 
-/// Length of a name.
+/// The longest name.
 const NAME_BYTES_MAX: usize = 128;
 
-/// Length of a description; the protocol sets no bound, hosts cut at about half of this.
+/// The longest description; the protocol sets no limit, and hosts cut at about half of this.
 const DESCRIPTION_CHARS_MAX: usize = 4_096;
 
 /// A tool of a server.
 #[derive(Clone, Debug)]
 pub struct ToolDefinition {
-    /// What is known of it.
+    /// The definition as Segue uses it.
     pub spec: Arc<ToolSpec>,
-    /// The hash of its definition as it came, and of where it came from.
+    /// The hash of the definition as received, and of the server's configuration.
     pub pin: Arc<str>,
     /// Whether it is called as a task.
     pub task: TaskSupport,
@@ -35,22 +35,22 @@ pub struct ToolDefinition {
 /// The tools of a server at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
-    /// By their names.
+    /// The usable tools by name.
     pub tools: BTreeMap<Arc<str>, ToolDefinition>,
-    /// What is wrong with others, for people.
+    /// Why other tools cannot be used, for people.
     pub notes: Vec<String>,
-    /// Everything as it came.
+    /// All definitions as received.
     pub raw: Vec<Value>,
 }
 
 impl Listing {
-    /// The names of all that came, whether or not it can be used.
+    /// The names of all definitions, usable or not.
     pub fn names(&self) -> impl Iterator<Item = String> + '_ {
         let names = self.raw.iter().filter_map(|definition| definition.get("name"));
         names.filter_map(Value::as_str).map(ToOwned::to_owned)
     }
 
-    /// Reads definitions as they came.
+    /// Reads definitions as received.
     pub(super) fn read(server: &str, identity: &str, raw: Vec<Value>) -> Listing {
         let mut listing = Listing::default();
         let mut looks: BTreeMap<String, Vec<Arc<str>>> = BTreeMap::new();
@@ -89,7 +89,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(plain)
 }
 
-/// What a name looks like: names that people take for each other look the same.
+/// A form that is equal for names which people confuse.
 pub fn confusable_form(name: &str) -> String {
     let mut look = String::with_capacity(name.len());
     for character in name.chars() {
@@ -117,10 +117,10 @@ fn read_one(
             let schema = Schema::new(readable(json));
             match schema.check() {
                 Ok(()) => Ok(Some(Arc::new(schema))),
-                Err(violation) => Err(format!("its `{key}` is no schema: {violation}")),
+                Err(violation) => Err(format!("its `{key}` is not a schema: {violation}")),
             }
         }
-        Some(other) => Err(format!("its `{key}` is {} and no schema", other.kind())),
+        Some(other) => Err(format!("its `{key}` is {}, not a schema", other.kind())),
     };
     let text = |key: &str| definition.get(key).and_then(Value::as_str);
     let description = text("description").or_else(|| text("title")).unwrap_or_default();
@@ -149,8 +149,8 @@ fn read_one(
     Ok(ToolDefinition { spec: Arc::new(spec), pin, task: TaskSupport::of(definition) })
 }
 
-/// Parameters that a server wants to see in headers too have names of headers, each one once, and
-/// simple values.
+/// Checks parameters that are also sent as headers: each has a valid and unique header name, and a
+/// simple type.
 fn mirrored_headers_are_fine(definition: &Value) -> Result<(), String> {
     let properties = definition.get("inputSchema").and_then(|schema| schema.get("properties"));
     let mut names = BTreeSet::new();
@@ -161,7 +161,7 @@ fn mirrored_headers_are_fine(definition: &Value) -> Result<(), String> {
         let name = header.as_str().unwrap_or("");
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
         if name.is_empty() || !name.bytes().all(token) {
-            return Err(format!("the header of its parameter `{parameter}` has no name of one"));
+            return Err(format!("the header of its parameter `{parameter}` has an invalid name"));
         }
         let ty = schema.get("type").and_then(Value::as_str);
         if !matches!(ty, Some("string" | "integer" | "boolean")) {
@@ -180,7 +180,7 @@ fn pin(identity: &str, definition: &Value) -> Arc<str> {
     hex_digest(whole.to_canonical_json().as_bytes()).into()
 }
 
-/// A schema with the texts in it made visible. Values that it speaks of stay as they are.
+/// A schema whose descriptions have no invisible characters. Values in it stay as they are.
 fn readable(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(readable).collect::<Vec<_>>().into(),
@@ -198,7 +198,7 @@ fn readable(schema: &Value) -> Value {
     }
 }
 
-/// A text without what cannot be seen: controls, marks of direction, joiners, tags, private use.
+/// Removes invisible characters: controls, direction marks, joiners, tags, private use.
 pub(super) fn strip_invisible(text: &str, chars_max: usize) -> String {
     let seen = text.chars().filter(|character| match character {
         '\n' | '\t' => true,
@@ -278,7 +278,7 @@ mod tests {
         let plain = pin(r#"[{"name":"t","description":"d"}]"#);
         assert_eq!(plain, pin(r#"[{"description":"d","name":"t"}]"#));
         assert_ne!(plain, pin(r#"[{"name":"t","description":"d","x-vendor":1}]"#));
-        // Taken out of what is shown, and still a change.
+        // Invisible in the shown text, and still a change.
         assert_ne!(plain, pin(r#"[{"name":"t","description":"d\u200b"}]"#));
     }
 
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(listing.notes.len(), 3);
     }
 
-    /// References that multiply would take all memory when they are compiled.
+    /// References that multiply would exhaust the memory when they are compiled.
     #[test]
     fn a_ladder_of_references_costs_only_its_tool() {
         let rung = |n: usize| {

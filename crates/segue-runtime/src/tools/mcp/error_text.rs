@@ -1,4 +1,4 @@
-//! What went wrong with a server, in words for people.
+//! Error messages about servers, for people.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use super::definition::strip_invisible;
 use super::router::MessageRouter;
 use super::stdio::{ProcessOutput, StdioConfig};
 
-/// How long the end of a process is waited for, to say how it ended.
+/// How long to wait for the end of a process, so that the message can name its exit status.
 pub(super) const TRACE_MAX: Duration = Duration::from_millis(300);
 
-/// What goes wrong over HTTP.
+/// An error of the HTTP transport.
 type Http = StreamableHttpError<reqwest::Error>;
 
-/// What stands before lines that a server wrote in the place of messages.
+/// Precedes lines that a server wrote to its stdout which are no messages.
 pub const NO_MESSAGES: &str = "on its output, where only messages belong";
 
-/// Why a handshake failed. When the server was asked twice, the second answer is the one that says
-/// something: the first only said which era it is of.
+/// Why a handshake failed. When the server was asked twice, the second answer has the reason: the
+/// first one only tells its era.
 pub(super) fn reason(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => reason(fallback),
-        // Without the name that our type has.
+        // Without the name of our own type.
         ClientInitializeError::TransportError { error, .. } => {
-            // The library does not say what lies behind a request that could not be sent.
+            // The library hides the cause of a request that could not be sent.
             let error = &*error.error;
             let (mut text, mut cause) = match error.downcast_ref() {
                 Some(Http::Client(error)) => (error.to_string(), error.source()),
@@ -45,7 +45,7 @@ pub(super) fn reason(error: &ClientInitializeError) -> String {
     }
 }
 
-/// Whether there was nobody to talk with any longer.
+/// Whether the connection was lost.
 pub(super) fn is_lost(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => is_lost(fallback),
@@ -55,7 +55,7 @@ pub(super) fn is_lost(error: &ClientInitializeError) -> bool {
     }
 }
 
-/// Whether a server wants to know who we are.
+/// Whether a server requires a login.
 pub(super) fn is_unauthorized(error: &ClientInitializeError) -> bool {
     if let ClientInitializeError::LegacyFallbackFailed { fallback, .. } = error {
         return is_unauthorized(fallback);
@@ -64,7 +64,7 @@ pub(super) fn is_unauthorized(error: &ClientInitializeError) -> bool {
     text.contains("Auth required") || text.contains("401") || text.contains("uthorization required")
 }
 
-/// The same of a request.
+/// The message for a failed request.
 pub(super) fn failure(error: &ServiceError) -> String {
     match error {
         ServiceError::TransportSend(error) => error.error.to_string(),
@@ -75,12 +75,12 @@ pub(super) fn failure(error: &ServiceError) -> String {
 /// Why a program could not be started.
 pub(super) fn start_failure(config: &StdioConfig, error: &std::io::Error) -> String {
     if let Some(cwd) = config.cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
-        return format!("its working directory `{}` is not there", cwd.display());
+        return format!("its working directory `{}` does not exist", cwd.display());
     }
     format!("`{}` cannot be started: {error}", config.command)
 }
 
-/// What went wrong, with what the server said about it.
+/// The error with the server's final output.
 pub(super) async fn with_final_output(
     why: &str,
     traces: &ProcessOutput,
@@ -93,7 +93,7 @@ pub(super) async fn with_final_output(
     with_output(why, traces, router)
 }
 
-/// What went wrong, with what the server has said so far.
+/// The error with the server's output so far.
 pub(super) fn with_output(why: &str, traces: &ProcessOutput, router: &MessageRouter) -> String {
     let mut text = why.to_owned();
     if let Some(end) = traces.end() {

@@ -1,21 +1,22 @@
-//! Numbers with more digits than the protocol library keeps: `18446744073709551616`, thirty digits of pi.
+//! Numbers with more digits than the protocol library keeps: `18446744073709551616`, thirty digits
+//! of pi.
 //!
-//! The library holds every number in 64 bits. So a number that leaves is a text with a mark in the
-//! library's hands, which becomes the number again when the message is written. The mark is made up
-//! anew by each process, so that nobody else's text has it.
+//! The library stores every number in 64 bits. A longer number is therefore passed to it as a text
+//! with a mark, which becomes the number again when the message is written. Each process draws a
+//! new mark, so that no other text contains it.
 
 use std::sync::OnceLock;
 
 use segue_core::value::{Number, Value};
 use uuid::Uuid;
 
-/// What stands before the digits of a number, with the quote that begins a text.
+/// Precedes the digits of a number, with the opening quote of the text.
 fn mark() -> &'static str {
     static MARK: OnceLock<String> = OnceLock::new();
     MARK.get_or_init(|| format!("\"number-{}:", Uuid::new_v4().simple()))
 }
 
-/// Our value, as the library's, with marks in place of numbers that it would round.
+/// Converts a value for the library, with marks in place of numbers that it would round.
 pub fn mark_numbers(value: &Value) -> serde_json::Value {
     use serde_json::Value as Json;
     match value {
@@ -28,7 +29,7 @@ pub fn mark_numbers(value: &Value) -> serde_json::Value {
     }
 }
 
-/// A message that leaves, with its numbers in place of their marks.
+/// Replaces the marks in an outgoing message by their numbers.
 pub fn unmark_numbers(message: Vec<u8>) -> Vec<u8> {
     let mark = mark().as_bytes();
     let find = |from: &[u8]| from.windows(mark.len()).position(|window| window == mark);

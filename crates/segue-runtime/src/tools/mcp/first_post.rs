@@ -1,7 +1,7 @@
-//! Messages of the protocol library over HTTP that it would not read or write as they are.
+//! HTTP messages that the protocol library would not read or write exactly.
 //!
-//! Of the greeting it passes over what a server says of tasks of the legacy era. A response may hold
-//! numbers that it would round, which leave it with a mark.
+//! The library ignores what an `initialize` result says about tasks of the legacy era. A response
+//! may hold numbers that it would round, so they leave it with a mark.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use super::exact_numbers::unmark_numbers;
 use super::http::PostResult;
 use super::router::MessageRouter;
 
-/// Where a session is named.
+/// The header with the session id.
 const SESSION: &str = "mcp-session-id";
 
-/// What is posted, and how.
+/// A message to post, and its transport.
 pub(super) struct FirstPost<'a> {
     pub(super) client: &'a Client,
     pub(super) router: &'a Arc<MessageRouter>,
@@ -34,14 +34,14 @@ pub(super) struct FirstPost<'a> {
 }
 
 impl FirstPost<'_> {
-    /// Posts a message, if it is one of these; nothing leaves it to the library.
+    /// Posts a message if this module handles it; `None` leaves it to the library.
     pub(super) async fn post(self, message: &ClientJsonRpcMessage) -> Option<PostResult> {
         match message {
             ClientJsonRpcMessage::Request(request)
                 if matches!(request.request, ClientRequest::InitializeRequest(_)) =>
             {
                 let sent = self.send(serde_json::to_vec(message).ok()?).await.ok()?;
-                // What refuses is asked again by the library, which knows what a refusal means.
+                // After a refusal the library asks again: it knows what the refusal means.
                 if sent.status().is_success() { self.greeted(sent).await } else { None }
             }
             ClientJsonRpcMessage::Response(_) => {
@@ -84,7 +84,7 @@ impl FirstPost<'_> {
         request.send().await
     }
 
-    /// Reads how a server answers the greeting. The library gets it as it is.
+    /// Reads the answer to `initialize`, and passes it to the library unchanged.
     async fn greeted(self, response: Response) -> Option<PostResult> {
         let text = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
         let session = response.headers().get(SESSION).and_then(text);

@@ -1,29 +1,29 @@
-//! Bytes → lines, with a bound: what the other side of a pipe writes.
+//! Splits a byte stream into lines of limited length.
 //!
-//! A line over the bound is not kept: its two ends are, because one of them says which request it
-//! answers. A line that does not end at all ends the stream.
+//! A line over the limit is not kept, except its two ends, one of which holds the id of the request
+//! that it answers. A line without an end ends the stream.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _};
 
-/// What of each end of a line that is too long is kept.
+/// How much of each end of an overlong line is kept.
 const ENDS_BYTES_MAX: usize = 4 * 1024;
 
-/// How many times the bound is skipped in search of the end of a line.
+/// How many times the limit is skipped in search of the end of a line.
 const SKIP_FACTOR: usize = 16;
 
-/// What some programs begin a text with.
+/// The byte order mark, with which some programs begin.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
-/// What comes next.
+/// The next part of the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub enum LineFrame {
-    /// A line, without its end.
+    /// A line, without its line break.
     Line(Vec<u8>),
-    /// A line has just become longer than the bound; this is its beginning.
+    /// A line has exceeded the limit; this is its beginning.
     TooLong(Vec<u8>),
-    /// That line is over; this is its end.
+    /// That line has ended; this is its end.
     TooLongEnded(Vec<u8>),
-    /// Nothing more comes; what was wrong, if anything was.
+    /// The stream has ended, with an error if there was one.
     End(Option<String>),
 }
 
@@ -32,7 +32,7 @@ pub struct LineFrames<R> {
     from: R,
     bytes_max: usize,
     line: Vec<u8>,
-    /// Bytes of the present line that were skipped, once it is too long.
+    /// How many bytes of the current line were skipped, once it is too long.
     skipped: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl<R: AsyncBufRead + Unpin> LineFrames<R> {
         LineFrames { from, bytes_max, line: Vec::new(), skipped: None }
     }
 
-    /// The next frame. Empty lines are none.
+    /// The next frame. Empty lines are skipped.
     pub async fn next(&mut self) -> LineFrame {
         loop {
             let (used, ended) = match self.from.fill_buf().await {
@@ -50,7 +50,9 @@ impl<R: AsyncBufRead + Unpin> LineFrames<R> {
                 Ok([]) => {
                     let rest = std::mem::take(&mut self.line);
                     let unfinished = !rest.is_empty() && self.skipped.is_none();
-                    return LineFrame::End(unfinished.then(|| "the last line is cut".to_owned()));
+                    return LineFrame::End(
+                        unfinished.then(|| "the last line is incomplete".to_owned()),
+                    );
                 }
                 Ok(chunk) => {
                     let end = chunk.iter().position(|byte| *byte == b'\n');
@@ -81,7 +83,7 @@ impl<R: AsyncBufRead + Unpin> LineFrames<R> {
         if self.line.len() > self.bytes_max {
             let head = self.line[..self.line.len().min(ENDS_BYTES_MAX)].to_vec();
             if ended {
-                // The end is in hand already; it is given on the next call.
+                // The end is buffered already; the next call returns it.
                 let tail = self.line.split_off(self.line.len().saturating_sub(ENDS_BYTES_MAX));
                 self.line = Vec::new();
                 let mut both = head;
@@ -104,8 +106,8 @@ impl<R: AsyncBufRead + Unpin> LineFrames<R> {
     }
 }
 
-/// The id that a message seems to have, as far as its beginning or its end shows it: the JSON text
-/// of a number or a string.
+/// The id that a message probably has, from its beginning or its end: the JSON text of a number or
+/// a string.
 pub fn guess_id(piece: &[u8]) -> Option<String> {
     top_level_id(piece).or_else(|| last_id(piece))
 }
@@ -144,7 +146,7 @@ fn after_colon(piece: &[u8]) -> Option<&[u8]> {
     Some(piece.trim_ascii_start())
 }
 
-/// Where a string that begins at `from` is over.
+/// The end of a string that begins at `from`.
 fn string_end(piece: &[u8], from: usize) -> Option<usize> {
     let mut at = from + 1;
     loop {
@@ -190,7 +192,7 @@ mod tests {
         let expected = [
             LineFrame::Line(b"{\"a\":1}".to_vec()),
             LineFrame::Line(b"x".to_vec()),
-            LineFrame::End(Some("the last line is cut".to_owned())),
+            LineFrame::End(Some("the last line is incomplete".to_owned())),
         ];
         assert_eq!(found, expected);
     }

@@ -1,9 +1,9 @@
-//! A server at an address: streamable HTTP, in both eras.
+//! A server at a URL: streamable HTTP, in both eras.
 //!
-//! Sessions and the headers that say how to speak are the library's. The exchanges whose answers are
-//! taken raw go through here: their bodies are read with a bound, and what kept a request from
-//! leaving is told apart from what kept its answer from coming. Calls are posted past the library,
-//! in the way in which it last asked for something.
+//! The library manages sessions and protocol headers. Exchanges whose answers are needed raw go
+//! through here: bodies are read with a limit, and a request that was not sent is distinguished
+//! from one whose answer was lost. Calls are posted directly, bypassing the library, with the
+//! headers of its last request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -37,38 +37,38 @@ use super::router::{
 };
 use crate::tools::http::connect::{trusting, trusting_nobody};
 
-/// Requests of one server that may be under way at once.
+/// How many requests to one server may be in flight.
 const REQUESTS_MAX: usize = 64;
 
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// How long the end of a stream is waited for, once it is of no more use.
+/// How long to wait for the end of a stream after its answer.
 const DRAIN_MAX: Duration = Duration::from_millis(50);
 
-/// The first pause before a stream is taken up again, and the longest.
+/// The first and the longest pause before a stream is resumed.
 const RESUME_PAUSES: Backoff = Backoff::doubling(1_000, 30_000);
 
-/// What a server asks during calls that go past the library, and was not yet taken.
+/// How many messages from the server may wait during direct calls.
 const INBOX_MAX: usize = 64;
 
-/// Where a server is.
+/// The address of a server.
 // No `Debug`: headers hold secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct McpHttpConfig {
-    /// The address.
+    /// The URL.
     pub url: String,
-    /// What is sent with every request, already expanded.
+    /// Headers of every request, already expanded.
     pub headers: BTreeMap<String, String>,
 }
 
 impl McpHttpConfig {
-    /// Whether its configuration says who we are.
+    /// Whether the configuration holds credentials.
     pub(super) fn has_credentials(&self) -> bool {
         self.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
     }
 }
 
-/// The transport to a server; the error says what is wrong with its configuration.
+/// The transport to a server; the error says why its configuration is wrong.
 pub(super) async fn transport(
     config: &McpHttpConfig,
     login: Option<Arc<AuthorizationManager>>,
@@ -77,7 +77,7 @@ pub(super) async fn transport(
 ) -> Result<(HttpTransport, HttpPoster), String> {
     let https = config.url.starts_with("https://");
     let tls = if https {
-        // The first time takes milliseconds of reading files.
+        // The first use reads files for some milliseconds.
         let loading = tokio::task::spawn_blocking(|| trusting().clone()).await;
         loading.map_err(|error| error.to_string())?
     } else {
@@ -111,7 +111,7 @@ pub(super) async fn transport(
     Ok((HttpTransport { inner, inbox }, post))
 }
 
-/// The library's transport, and what calls that go past it are asked by the server.
+/// The library's transport, with the messages that the server sends during direct calls.
 pub(super) struct HttpTransport {
     inner: StreamableHttpClientTransport<HttpPoster>,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
@@ -139,7 +139,7 @@ impl Transport<RoleClient> for HttpTransport {
     }
 }
 
-/// How the library last asked for something.
+/// The target and the headers of the library's last request.
 struct Address {
     url: Url,
     session: Option<Arc<str>>,
@@ -155,25 +155,25 @@ impl Address {
         headers: &HashMap<HeaderName, HeaderValue>,
     ) -> Option<Address> {
         let url = Url::parse(uri).ok()?;
-        // What is said of one request only.
+        // Without headers that belong to one request.
         let is_general = |name: &HeaderName| {
             let name = name.as_str();
             name != METHOD && name != NAME && !name.starts_with(PARAMETER)
         };
         let general = headers.iter().filter(|(name, _)| is_general(name));
         let general = general.map(|(name, value)| (name.clone(), value.clone()));
-        // Not by looking it up: a name has another hash than its text.
+        // Compared as text: a lookup by `&str` would need an equal hash.
         let names_tool = headers.keys().any(|name| name == METHOD);
         Some(Address { url, session, headers: general.collect(), names_tool })
     }
 }
 
-/// Headers that name what is asked for.
+/// Headers that name the method, the tool and its parameters.
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 const PARAMETER: &str = "mcp-param-";
 
-/// Whether the name of a tool stands for itself in a header.
+/// Whether a tool name needs no encoding in a header.
 fn is_plain(tool: &str) -> bool {
     tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-./:".contains(&byte))
 }
@@ -182,14 +182,14 @@ fn is_plain(tool: &str) -> bool {
 #[derive(Clone)]
 pub(super) struct HttpPoster {
     client: Client,
-    /// What gives tokens, where somebody has logged in.
+    /// Provides tokens, if the user has logged in.
     login: Option<Arc<AuthorizationManager>>,
     router: Arc<MessageRouter>,
     bytes_max: usize,
     address: Arc<Mutex<Option<Arc<Address>>>>,
-    /// For calls that go past the library.
+    /// Limits direct calls.
     turns: Arc<Semaphore>,
-    /// What a server says to such a call that is no answer.
+    /// Passes messages that are no answer to the library.
     library: mpsc::Sender<ServerJsonRpcMessage>,
 }
 
@@ -198,7 +198,7 @@ pub(super) type PostResult =
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
 impl HttpPoster {
-    /// The token that a request brings along.
+    /// The token for a request.
     async fn token(&self) -> Result<Option<String>, AuthError> {
         match &self.login {
             None => Ok(None),
@@ -214,8 +214,8 @@ impl HttpPoster {
         *self.address.lock() = address.map(Arc::new);
     }
 
-    /// Posts a call past the library and waits until its slot has an answer. False when nobody has
-    /// heard it, because the session is over or the library has to find the words.
+    /// Posts a call directly and waits for its answer. False when the server has not received it,
+    /// because the session has expired or only the library can build the request.
     pub(super) async fn call(
         &self,
         tool: &str,
@@ -236,7 +236,7 @@ impl HttpPoster {
         if address.names_tool {
             request = request.header(METHOD, "tools/call").header(NAME, tool);
         }
-        // It is never closed.
+        // The semaphore is never closed.
         let turn = self.turns.acquire().await;
         let sent = exchange.send(request, body, address.session.as_deref(), token).await;
         drop(turn);
@@ -364,7 +364,7 @@ impl StreamableHttpClient for HttpPoster {
     }
 }
 
-/// An event → what of it goes on to the library.
+/// Routes an event, and returns what goes on to the library.
 fn sort(router: &MessageRouter, mut event: Sse) -> Vec<Sse> {
     let Some(data) = event.data.take_if(|data| !data.trim().is_empty()) else {
         return vec![event];
@@ -374,19 +374,19 @@ fn sort(router: &MessageRouter, mut event: Sse) -> Vec<Sse> {
     texts.map(|text| Sse { data: Some(text), ..event.clone() }).collect()
 }
 
-/// One request whose answer is taken raw.
+/// One request whose answer is needed raw.
 struct Exchange<'a> {
     post: &'a HttpPoster,
     id: RequestId,
     slot: Arc<PendingRequest>,
 }
 
-/// What became of a request.
+/// The result of sending a request.
 enum Sent {
     Answered(Response),
-    /// There will be no answer, and who waits for it was told.
+    /// There will be no answer; the slot holds the reason.
     Settled,
-    /// The session is over. Nobody has heard the request.
+    /// The session has expired. The server has not received the request.
     Expired,
 }
 
@@ -407,7 +407,7 @@ impl Exchange<'_> {
         match self.send(request, body, session_id.as_deref(), token).await {
             Sent::Answered(response) => Ok(self.read(response, matches_list(message)).await),
             Sent::Settled => Ok(self.stand_in()),
-            // The library begins a new session and sends again.
+            // The library starts a new session and sends again.
             Sent::Expired => Err(StreamableHttpError::SessionExpired),
         }
     }
@@ -461,13 +461,13 @@ impl Exchange<'_> {
         if is_stream(&response) {
             return StreamableHttpPostResponse::Sse(self.events(response, typed), None);
         }
-        // The library looks into lists itself, for headers that arguments go into.
+        // The library reads lists itself, for arguments that are copied into headers.
         let body = self.take(response).await.filter(|_| typed);
         let list = body.and_then(|body| serde_json::from_slice(&body).ok());
         list.map_or_else(|| self.stand_in(), |list| StreamableHttpPostResponse::Json(list, None))
     }
 
-    /// Takes an answer that is no stream. What is returned is its text, if it is an answer.
+    /// Takes an answer that is no stream. Returns its text, if it is the answer.
     async fn take(&self, response: Response) -> Option<Vec<u8>> {
         let status = response.status();
         let is_json = has_kind(&response, b"application/json");
@@ -483,7 +483,7 @@ impl Exchange<'_> {
             }
         };
         if is_json {
-            // Unless it is the answer, what comes is of no use to a request that waits for one.
+            // If it is not the answer, it is of no use to the pending request.
             let _ = self.post.router.incoming(&body);
             if self.slot.answer().is_some() {
                 return Some(body);
@@ -496,15 +496,15 @@ impl Exchange<'_> {
                 message: format!("the server answers {status}: {said}"),
             },
             status if status.is_success() => {
-                RpcAnswer::Malformed(format!("it is no message: `{said}`"))
+                RpcAnswer::Malformed(format!("it is not a message: `{said}`"))
             }
             status => RpcAnswer::Lost(format!("the server answers {status}: {said}")),
         });
         None
     }
 
-    /// Reads events until one of them is the answer. A stream that ends before is taken up again, if
-    /// the server said how: whoever waits has patience, or has not.
+    /// Reads events until one of them is the answer. A stream that ends before is resumed, if the
+    /// server said how; the caller's timeout limits that.
     async fn follow(&self, response: Response, address: &Address) {
         let router = &self.post.router;
         let mut events = self.raw_events(response).boxed();
@@ -522,7 +522,7 @@ impl Exchange<'_> {
                         continue;
                     }
                     for message in router.incoming(data.as_bytes()).unwrap_or_default() {
-                        // Without the library there is nobody to answer.
+                        // If the library is gone, the message has no receiver.
                         let _ = self.post.library.send(message).await;
                     }
                     if self.slot.answer().is_some() {
@@ -542,7 +542,7 @@ impl Exchange<'_> {
                     tokio::time::sleep(Duration::from_millis(pauses.wait_ms(resumes))).await;
                     match self.resumed(last, address).await {
                         Ok(resumed) => events = resumed,
-                        // Nobody is there just now.
+                        // The server is unreachable just now.
                         Err(StreamableHttpError::Client(_)) => {}
                         Err(_) => return self.settle(RpcAnswer::Lost(why)),
                     }
@@ -586,7 +586,7 @@ impl Exchange<'_> {
         SseStream::from_bytes_stream(bytes.boxed())
     }
 
-    /// The events of an answer. When they end without it and cannot be taken up again, it is lost.
+    /// The events of an answer. When they end without it and cannot be resumed, the answer is lost.
     fn events(self, response: Response, typed: bool) -> Events {
         let events = self.raw_events(response).boxed();
         let (router, slot, id) = (self.post.router.clone(), self.slot, self.id);
@@ -600,7 +600,7 @@ impl Exchange<'_> {
                 Some(Ok(event)) => {
                     resumable |= event.id.is_some();
                     let before = slot.answer().is_some();
-                    // The library looks into lists itself, for headers that arguments go into.
+                    // The library reads lists itself, for arguments that are copied into headers.
                     let list = (typed && !before).then(|| event.clone());
                     let sorted = sort(&router, event);
                     let list = list.filter(|_| slot.answer().is_some());
@@ -637,12 +637,12 @@ fn has_kind(response: &Response, kind: &[u8]) -> bool {
     response.headers().get(CONTENT_TYPE).is_some_and(|said| said.as_bytes().starts_with(kind))
 }
 
-/// Whether an answer comes in events.
+/// Whether an answer comes as events.
 fn is_stream(response: &Response) -> bool {
     response.status().is_success() && has_kind(response, b"text/event-stream")
 }
 
-/// Reads what follows an answer, so that the connection can be used again.
+/// Reads the rest after an answer, so that the connection can be reused.
 fn drain(mut events: Events) {
     if let Some(None) = events.next().now_or_never() {
         return;
@@ -658,7 +658,7 @@ fn matches_list(message: &ClientJsonRpcMessage) -> bool {
         if matches!(request.request, ClientRequest::ListToolsRequest(_)))
 }
 
-/// An error with what caused it, without the address: it may hold secrets.
+/// An error with its causes, without the URL: it may hold secrets.
 fn reason(error: &reqwest::Error) -> String {
     let mut text = String::new();
     let mut cause = std::error::Error::source(error);

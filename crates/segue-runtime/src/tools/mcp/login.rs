@@ -1,9 +1,8 @@
-//! Logging in at a server: OAuth, with what it gives in a file of the user.
+//! Login to a server: OAuth, with the tokens in a file of the user.
 //!
-//! The protocol library finds the authorization server, registers us, proves that it was us who asked,
-//! and asks for a new token when one expires. Here is where tokens are kept: a file for each server and
-//! address, readable for the user alone. A token goes to the address that it was given for and to no
-//! other.
+//! The protocol library finds the authorization server, registers Segue, proves the origin of the
+//! request and refreshes expired tokens. This module stores tokens: one file per server and URL,
+//! readable only by the user. A token is sent only to the URL that it was issued for.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,16 +20,16 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::{ServerConfig, ServerTransport};
 
-/// How long a person may take.
+/// How long a person may take to log in.
 const PERSON_MAX: Duration = Duration::from_mins(10);
 
-/// Bytes of a request of the person's browser.
+/// The size limit of the browser's request.
 const REQUEST_BYTES_MAX: usize = 16 * 1024;
 
-/// Where the browser is sent back to.
+/// The path that the browser is redirected to.
 const CALLBACK: &str = "/callback";
 
-/// Where the tokens for a server are kept.
+/// The token file of a server.
 pub(super) struct TokenFile {
     file: PathBuf,
     url: String,
@@ -53,7 +52,7 @@ impl TokenFile {
         (kept.url == self.url).then_some(kept.credentials)
     }
 
-    /// Writes beside the file and puts it in place, so that nobody ever reads half of it.
+    /// Writes a temporary file and renames it, so that a reader never sees an incomplete one.
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
         let kept = SavedTokens { url: self.url.clone(), credentials };
         let text = serde_json::to_string(&kept)?;
@@ -82,13 +81,13 @@ impl CredentialStore for TokenFile {
     }
 
     async fn clear(&self) -> Result<(), AuthError> {
-        // One that is not there is as good as removed.
+        // A missing file counts as removed.
         let _ = std::fs::remove_file(&self.file);
         Ok(())
     }
 }
 
-/// What gives tokens for an address, if somebody has logged in there.
+/// The provider of tokens for a URL, if the user has logged in.
 pub(super) async fn saved_login(
     file: &Path,
     url: &str,
@@ -104,7 +103,7 @@ pub(super) async fn saved_login(
     Ok(is_there.then(|| Arc::new(manager)))
 }
 
-/// The tokens that are kept for an address: what nobody may see.
+/// The tokens stored for a URL, to be redacted.
 pub(super) fn secrets_in(file: &Path, url: &str) -> Vec<String> {
     let Some(response) = TokenFile::new(file, url).read().and_then(|kept| kept.token_response)
     else {
@@ -116,21 +115,21 @@ pub(super) fn secrets_in(file: &Path, url: &str) -> Vec<String> {
 }
 
 async fn manager(url: &str) -> Result<AuthorizationManager, String> {
-    // The library makes clients of its own, which look for a provider in this place. Whoever was
-    // first has set the same one.
+    // The library makes its own clients, which use the process-wide provider. If one was installed
+    // before, it is the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     AuthorizationManager::new(url).await.map_err(|error| error.to_string())
 }
 
-/// Logs in at a server: `tell` shows a person the page to look at, and what they decide there is kept in
-/// a file. The error says what went wrong, for people.
+/// Logs in to a server: `tell` shows a person the page to open, and the tokens are stored in a
+/// file. The error is a message for people.
 pub(super) async fn login(
     server: &ServerConfig,
     file: &Path,
     tell: impl FnOnce(&str),
 ) -> Result<(), String> {
     let ServerTransport::Http(http) = &server.reach else {
-        return Err("it is a program that is started here, and has no login".to_owned());
+        return Err("it is a local program and has no login".to_owned());
     };
     let failed = |error: AuthError| error.to_string();
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(|error| error.to_string())?;
@@ -146,12 +145,12 @@ pub(super) async fn login(
     let session = session.map_err(|(_, error)| failed(error))?;
     tell(session.get_authorization_url());
     let target = tokio::time::timeout(PERSON_MAX, wait_for_callback(&listener)).await;
-    let target = target.map_err(|_| "nobody came back from the page in time".to_owned())??;
+    let target = target.map_err(|_| "the login was not completed in time".to_owned())??;
     let url = format!("http://127.0.0.1:{port}{target}");
     session.handle_callback_url(&url).await.map(drop).map_err(failed)
 }
 
-/// Waits for the person's browser, and returns what it was sent back with.
+/// Waits for the person's browser, and returns the target of its redirect.
 async fn wait_for_callback(listener: &TcpListener) -> Result<String, String> {
     loop {
         let (stream, _) = listener.accept().await.map_err(|error| error.to_string())?;
@@ -161,7 +160,7 @@ async fn wait_for_callback(listener: &TcpListener) -> Result<String, String> {
     }
 }
 
-/// Answers one request; nothing when it is none of ours.
+/// Answers one request; `None` when it is not the callback.
 async fn read_callback(mut stream: TcpStream) -> Option<String> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < REQUEST_BYTES_MAX {
@@ -174,7 +173,7 @@ async fn read_callback(mut stream: TcpStream) -> Option<String> {
     let target = std::str::from_utf8(line).ok()?.strip_prefix("GET ")?.split(' ').next()?;
     let is_ours = target.strip_prefix(CALLBACK).is_some_and(|rest| rest.starts_with('?'));
     let (status, text) = if is_ours {
-        ("200 OK", "Segue has its answer. You may close this page.")
+        ("200 OK", "Segue has received the answer. You may close this page.")
     } else {
         ("404 Not Found", "There is nothing here.")
     };

@@ -1,20 +1,20 @@
 //! Tools of MCP servers: Segue as a client, in both eras of the protocol.
 //!
 //! ```text
-//! server.rs ── connection.rs ── stdio.rs, http.rs      a life, a connection, the ways to a server
-//!     │             └─ desk.rs, frame.rs, line.rs      answers off the wire, as they came; what leaves
-//!     │                plain.rs, digits.rs             what the library would not keep
-//!     │                bounded.rs, progress.rs         not too much, and not too often
-//!     └─ definition.rs, answer.rs, record.rs           what they mean; what was seen before
-//!        task.rs, login.rs                             calls that take long, followed to their end; tokens
+//! server.rs ── connection.rs ── stdio.rs, http.rs            lifecycle, connection, transports
+//!     │             └─ router.rs, frame.rs, request_line.rs  raw answers off the wire; requests
+//!     │                first_post.rs, exact_numbers.rs       data that the library would lose
+//!     │                body_limit.rs, pages.rs, progress.rs  limits on size and rate
+//!     ├─ definition.rs, call_result.rs, server_record.rs     their meaning; what was seen before
+//!     └─ task.rs, login.rs, error_text.rs                    long calls, tokens, messages
 //! ```
 //!
-//! The protocol library shakes hands, lists tools, follows tasks and answers what servers ask. What
-//! it reads into its own types is read again here from the raw text, with bounds. Calls go past it:
-//! they are most of what is said, and need nothing of it.
+//! The protocol library performs the handshake, lists tools, polls tasks and answers requests of
+//! servers. Everything that it reads into its own types is read again here from the raw text, with
+//! limits. Calls bypass it: they are most of the traffic, and need none of its features.
 //!
-//! Not here: which servers may start at all (trust is the command line's), what a refusal leads to
-//! (the core's).
+//! Not here: which servers may start at all (the command line checks trust), the consequence of a
+//! refusal (the core's).
 
 mod body_limit;
 mod call_result;
@@ -50,29 +50,29 @@ pub(crate) use stdio::STDIO_END_MAX;
 pub use stdio::{InProcess, StdioConfig};
 pub use task::TaskSupport;
 
-/// How long the question which era a server is of waits for its answer.
+/// How long to wait for the answer to the question for a server's era.
 const PROBE_MAX: Duration = Duration::from_millis(2_500);
 
 /// How a server is reached.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ServerTransport {
-    /// A process that is started here.
+    /// A process that Segue starts.
     Stdio(StdioConfig),
     /// A server in this process.
     Local(InProcess),
-    /// An address.
+    /// A URL.
     Http(McpHttpConfig),
 }
 
-/// A server, as it is configured.
+/// The configuration of a server.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ServerConfig {
-    /// Its name, which its tools' ids begin with.
+    /// The server's name, which is the namespace of its tools.
     pub name: Arc<str>,
     /// How it is reached.
     pub reach: ServerTransport,
-    /// The hash of how it is configured: what its tools are pinned to beside their definitions.
+    /// The hash of its configuration; pins of its tools include it.
     pub identity: Arc<str>,
-    /// How long a call may take without a sign of progress.
+    /// How long a call may take without progress.
     pub timeout: Option<Duration>,
 }

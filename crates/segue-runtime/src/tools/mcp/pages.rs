@@ -1,4 +1,4 @@
-//! A list of tools that comes in pages, with bounds.
+//! A paginated list of tools, with limits.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use super::router::object;
 
-/// Pages of one list.
+/// How many pages a list may have.
 const PAGES_MAX: usize = 1_000;
 
-/// Bytes of one list.
+/// How many bytes a list may have.
 const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The pages of a list.
@@ -35,7 +35,7 @@ struct Page<'a> {
 }
 
 impl Pages {
-    /// Takes a page; what is returned leads to the next one.
+    /// Adds a page, and returns the cursor of the next one.
     pub(super) fn add(
         &mut self,
         raw: &RawValue,
@@ -48,7 +48,7 @@ impl Pages {
         for tool in page.tools {
             if self.tools.len() >= limits.mcp_tools_max {
                 let max = limits.mcp_tools_max;
-                self.notes.push(format!("it has more than {max} tools; the rest is left out"));
+                self.notes.push(format!("it has more than {max} tools; the rest is ignored"));
                 return Ok(None);
             }
             match read_json_value(tool.get(), limits) {
@@ -58,11 +58,11 @@ impl Pages {
         }
         let Some(next) = page.next else { return Ok(None) };
         if !self.seen.insert(next.clone()) {
-            self.notes.push("its list of tools runs in a circle".to_owned());
+            self.notes.push("its list of tools repeats a cursor".to_owned());
             return Ok(None);
         }
         if self.count >= PAGES_MAX || self.bytes > LIST_BYTES_MAX {
-            self.notes.push("its list of tools does not end".to_owned());
+            self.notes.push("its list of tools is too long".to_owned());
             return Ok(None);
         }
         Ok(Some(next))

@@ -1,4 +1,4 @@
-//! What a server says of how far a call has got: told on, but not all too often.
+//! Progress of a call as its server reports it, at a limited rate.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use super::definition::strip_invisible;
 use crate::tools::Progress;
 
-/// Length of what a server says of its progress.
+/// The longest progress message.
 pub(super) const PROGRESS_CHARS_MAX: usize = 300;
 
-/// The shortest time between two words on the progress of a call.
+/// The shortest time between two progress updates of a call.
 const PROGRESS_MIN: Duration = Duration::from_millis(200);
 
 /// A notification of progress.
@@ -27,18 +27,18 @@ pub(super) struct ProgressNotice {
     message: Option<String>,
 }
 
-/// What was heard of how far a call has got.
+/// The progress of a call.
 #[derive(Debug, Default)]
 pub(super) struct ProgressState {
-    /// How far it had got last.
+    /// The last value.
     last: Option<f64>,
-    /// What nobody was told yet.
+    /// An update that was not forwarded yet.
     untold: Option<Progress>,
     told_at: Option<Instant>,
 }
 
 impl ProgressState {
-    /// Whether it is more than before: a server that repeats itself gets no further.
+    /// Records a notification. Returns whether it is real progress: a repeated value is none.
     pub(super) fn note(&mut self, said: &ProgressNotice) -> bool {
         if self.last.is_some_and(|last| said.progress <= last) {
             return false;
@@ -50,7 +50,7 @@ impl ProgressState {
         true
     }
 
-    /// What is to be told now.
+    /// The update to forward now.
     pub(super) fn take(&mut self) -> Option<Progress> {
         if self.told_at.is_some_and(|at| at.elapsed() < PROGRESS_MIN) {
             return None;

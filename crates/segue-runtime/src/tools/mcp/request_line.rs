@@ -1,4 +1,4 @@
-//! Messages that leave, as text, with the arguments of a call exactly as they are.
+//! Outgoing messages as text, with the exact arguments of a call.
 
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, GetMeta as _, InputResponses, RequestId, RequestMetaObject,
@@ -10,13 +10,13 @@ use super::connection::CallParams;
 use super::exact_numbers::unmark_numbers;
 use super::router::PendingRequest;
 
-/// The key of a call in its metadata: the same for every attempt of the same work.
+/// The idempotency key in the metadata of a call: equal for all attempts of the same work.
 pub(super) const KEY: &str = "segue/idempotencyKey";
 
-/// Where a call stands in a trace, in its metadata.
+/// The trace context in the metadata of a call.
 pub(super) const TRACEPARENT: &str = "traceparent";
 
-/// A call of our own, with what every request tells of us.
+/// The text of a direct call, with the client metadata of every request.
 pub(super) fn call(id: i64, calling: &CallParams<'_>, manner: &str) -> String {
     let mut line = String::with_capacity(512 + manner.len());
     line.push_str(r#"{"jsonrpc":"2.0","id":"#);
@@ -68,7 +68,7 @@ fn integer(line: &mut String, integer: i64) {
     Value::from(integer).write_json(line);
 }
 
-/// The text of a message that leaves, with the arguments of a call exactly as they are.
+/// The text of an outgoing message, with the exact arguments of a call.
 pub(super) fn encode(
     message: &ClientJsonRpcMessage,
     slot: Option<&PendingRequest>,
@@ -120,8 +120,8 @@ pub(super) fn encode(
     serde_json::to_string(message).map(exact)
 }
 
-/// What people answered, with all its digits.
+/// People's answers with all their digits.
 fn exact(line: String) -> String {
     String::from_utf8(unmark_numbers(line.into_bytes()))
-        .expect("digits in place of a mark are a text")
+        .expect("digits in place of a mark are valid UTF-8")
 }

@@ -1,9 +1,9 @@
-//! Where answers meet those who wait for them, as they came.
+//! Matches raw answers to pending requests.
 //!
-//! The typed messages of the protocol library keep the fields that it knows, sort keys and round
-//! large numbers. So the answers that matter are taken off the wire here, raw, and the library gets
-//! an empty answer in their place: it still matches requests and answers, and counts nobody out.
-//! What a server says unasked is sorted here too, so that a flood of it ends here.
+//! The protocol library's types drop unknown fields, sort keys and round large numbers. The router
+//! therefore takes the answers that matter off the wire, raw, and passes the library an empty
+//! answer in their place, so that its own bookkeeping of requests stays correct. It also filters
+//! notifications, so that a flood of them ends here.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -27,66 +27,65 @@ use super::progress::{ProgressNotice, ProgressState};
 use super::tail::Tail;
 use crate::tools::CallChannel;
 
-/// Requests of a server that may wait for our answer at once.
+/// How many requests of a server may wait for an answer.
 const REQUESTS_MAX: usize = 64;
 
-/// Length of a question to a person.
+/// The longest question to a person.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
-/// Length of what an error says beyond its message.
+/// The longest `data` of an error.
 const DATA_CHARS_MAX: usize = 2_000;
 
-/// Messages in one batch.
+/// How many messages a batch may have.
 const BATCH_MAX: usize = 1_000;
 
-/// Where the ids of our own requests begin. The library counts its own from zero.
+/// The first id of direct requests. The library counts its own from zero.
 const OWN_IDS_FROM: i64 = 1_000_000_000;
 
-/// An answer as it came.
+/// An answer as received.
 #[derive(Clone, Debug)]
 pub(super) enum RpcAnswer {
-    /// What was asked for.
+    /// The result.
     Result(Box<RawValue>),
-    /// The server says no.
+    /// The server refused.
     Error {
-        /// A code of JSON-RPC.
+        /// The JSON-RPC code.
         code: i64,
-        /// In its words.
+        /// The server's message.
         message: String,
     },
-    /// There was an answer, and it is larger than anybody may send.
+    /// The answer is over the size limit.
     TooLarge,
-    /// There was an answer, and nobody can read it.
+    /// The answer does not parse.
     Malformed(String),
-    /// There will be none.
+    /// There will be no answer.
     Lost(String),
 }
 
-/// What a server wants to know from a person.
+/// A server's question to a person.
 pub(super) struct ElicitationForm {
-    /// In its words.
+    /// The server's message.
     pub(super) message: String,
-    /// What an answer looks like.
+    /// The schema of the answer.
     pub(super) schema: Value,
 }
 
-/// A request that waits for its answer. It travels with the request, if the library sends it, and
-/// stays with who asked.
+/// A pending request. The caller holds it; a request of the library carries it, too.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequest {
-    /// The arguments of a call, exactly.
+    /// The exact arguments of a call.
     pub(super) arguments: Option<Value>,
-    /// For how long the call is wanted as a task, in milliseconds, if it is.
+    /// The lifetime in milliseconds of the task that the call should become, if any.
     pub(super) task_ms: Option<u64>,
-    /// How a call reaches a person.
+    /// How the call reaches a person.
     asker: Option<CallChannel>,
-    /// Questions to a person that are not answered.
+    /// How many questions to a person are open.
     asking: AtomicUsize,
     sent: AtomicBool,
     answer: OnceLock<RpcAnswer>,
-    /// Whether the library knows nothing of the request.
+    /// Whether the request bypasses the library.
     is_own: bool,
-    /// There is an answer, or there will be none.
+    /// Fires when the answer is there, or when there will be none.
     settled: Notify,
     progressed: Notify,
     progress: Mutex<ProgressState>,
@@ -111,12 +110,12 @@ impl PendingRequest {
         })
     }
 
-    /// For a call that goes past the library.
+    /// For a call that bypasses the library.
     pub(super) fn own(asker: Option<CallChannel>) -> Arc<PendingRequest> {
         Arc::new(PendingRequest { asker, is_own: true, ..PendingRequest::default() })
     }
 
-    /// Asks a person on behalf of the call; nothing when nobody answers as the schema wants it.
+    /// Asks a person on behalf of the call; `None` without an answer that fits the schema.
     pub(super) async fn ask_person(&self, server: &str, form: &ElicitationForm) -> Option<Value> {
         let asker = self.asker.as_ref()?;
         let message = strip_invisible(&form.message, QUESTION_CHARS_MAX);
@@ -128,22 +127,22 @@ impl PendingRequest {
         answer
     }
 
-    /// Whether the library knows nothing of the request.
+    /// Whether the request bypasses the library.
     pub(super) fn is_own(&self) -> bool {
         self.is_own
     }
 
-    /// Whether a person thinks about a question, so that nobody else may become impatient.
+    /// Whether a question to a person is open: timeouts are suspended meanwhile.
     pub(super) fn is_asking(&self) -> bool {
         self.asking.load(Ordering::SeqCst) > 0
     }
 
-    /// The request begins to leave: from now on it may have been heard.
+    /// Marks that sending begins: from now on the server may have received it.
     pub(super) fn mark_sent(&self) {
         self.sent.store(true, Ordering::SeqCst);
     }
 
-    /// The request surely did not leave.
+    /// Marks that the request was not sent.
     pub(super) fn mark_unsent(&self) {
         self.sent.store(false, Ordering::SeqCst);
     }
@@ -152,7 +151,7 @@ impl PendingRequest {
         self.sent.load(Ordering::SeqCst)
     }
 
-    /// The first answer counts.
+    /// Sets the answer; only the first one counts.
     pub(super) fn set_answer(&self, answer: RpcAnswer) {
         let _ = self.answer.set(answer);
         self.settled.notify_one();
@@ -162,12 +161,12 @@ impl PendingRequest {
         self.answer.get()
     }
 
-    /// Resolves when the server has got further since the last time.
+    /// Resolves at the next progress.
     pub(super) async fn progressed(&self) {
         self.progressed.notified().await;
     }
 
-    /// A server says how far it is.
+    /// Records a progress notification.
     fn note_progress(&self, said: &ProgressNotice) {
         let mut heard = self.progress.lock();
         if heard.note(said) {
@@ -175,7 +174,7 @@ impl PendingRequest {
         }
     }
 
-    /// Tells who makes the call how far it has got, but not too often.
+    /// Forwards progress to the caller, at a limited rate.
     pub(super) fn send_progress(&self) {
         let Some(asker) = &self.asker else { return };
         let mut heard = self.progress.lock();
@@ -183,26 +182,26 @@ impl PendingRequest {
     }
 }
 
-/// The desk of one connection.
+/// The router of one connection.
 pub(super) struct MessageRouter {
     waiting: Mutex<PendingRequests>,
-    /// The id of our own next request.
+    /// The id of the next direct request.
     next_id: AtomicI64,
-    /// What every request tells of us: members of its metadata, in JSON, each with a comma behind it.
+    /// The client metadata of every request: JSON members, each followed by a comma.
     client_meta: OnceLock<String>,
-    /// The server said that its tools changed.
+    /// The server announced a change of its tools.
     changed: AtomicBool,
-    /// The server is of the modern era, and said so too late.
+    /// The server is of the modern era, but answered the question too late.
     late_modern: AtomicBool,
-    /// The server was greeted with `initialize`.
+    /// `initialize` was sent.
     greeted: AtomicBool,
-    /// The server takes calls as tasks, in the era where it says so when it is greeted.
+    /// The server accepts calls as tasks, according to its `initialize` result.
     takes_tasks: AtomicBool,
-    /// Requests of the server that were passed on and not answered yet.
+    /// Requests of the server that were forwarded and not answered yet.
     asked: AtomicUsize,
-    /// What a person was last asked for, and declined.
+    /// The last question to a person that was declined.
     declined: Mutex<Option<String>>,
-    /// What the server said where only messages belong.
+    /// The server's output that is no message.
     pub(super) noise: Tail,
 }
 
@@ -225,15 +224,15 @@ impl Default for MessageRouter {
 
 #[derive(Default)]
 struct PendingRequests {
-    /// Nothing more comes.
+    /// The connection has ended.
     is_over: bool,
     slots: HashMap<RequestId, Weak<PendingRequest>>,
     tokens: HashMap<ProgressToken, (RequestId, Weak<PendingRequest>)>,
-    /// Requests of the library itself, whose answers it reads.
+    /// The library's own requests, whose answers it reads.
     plain: HashSet<RequestId>,
-    /// The question which era the server is of, when it was given up.
+    /// The question for the server's era, once it was abandoned.
     late_probe: Option<RequestId>,
-    /// The same question, while it is asked.
+    /// The question for the server's era, while it is open.
     probe: Option<RequestId>,
 }
 
@@ -248,7 +247,7 @@ impl PendingRequests {
     fn remove(&mut self, id: &RequestId) -> Option<Arc<PendingRequest>> {
         self.plain.remove(id);
         let slot = self.slots.remove(id)?.upgrade();
-        // The token of our own requests is their id.
+        // The progress token of a direct request is its id.
         if slot.as_ref().is_none_or(|slot| !slot.is_own) {
             self.tokens.retain(|_, (of, _)| of != id);
         }
@@ -256,7 +255,7 @@ impl PendingRequests {
     }
 }
 
-/// What a message turned out to be.
+/// The messages that go on to the library.
 pub(super) type ForwardedMessages = Vec<ServerJsonRpcMessage>;
 
 #[derive(Deserialize)]
@@ -274,7 +273,7 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// An error of JSON-RPC.
+/// A JSON-RPC error.
 #[derive(Deserialize)]
 pub(super) struct WireError {
     code: i64,
@@ -285,7 +284,7 @@ pub(super) struct WireError {
 
 impl From<WireError> for RpcAnswer {
     fn from(WireError { code, message, data }: WireError) -> RpcAnswer {
-        // What a server says beyond its message is often the only thing that helps.
+        // Often only `data` explains the error.
         let message = match data {
             serde_json::Value::Null => message,
             data => format!("{message}: {}", strip_invisible(&data.to_string(), DATA_CHARS_MAX)),
@@ -295,12 +294,12 @@ impl From<WireError> for RpcAnswer {
 }
 
 impl MessageRouter {
-    /// Whether the server said that its tools changed, since this was last asked.
+    /// Whether the server announced a change of its tools, since the last call of this function.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the server said that its tools changed, and nobody has looked yet.
+    /// Whether the server announced a change of its tools that was not handled yet.
     pub(super) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::SeqCst)
     }
@@ -309,21 +308,21 @@ impl MessageRouter {
         self.changed.store(true, Ordering::SeqCst);
     }
 
-    /// A call that can reach a person, on whose behalf the server may be asking. It does not say
-    /// which one; all of them are ours.
+    /// A call that can reach a person, on whose behalf the server may be asking. The server does
+    /// not say which one; all of them are ours.
     pub(super) fn asking_call(&self) -> Option<Arc<PendingRequest>> {
         let waiting = self.waiting.lock();
         let mut calls = waiting.slots.values().filter_map(Weak::upgrade);
         calls.find(|slot| slot.asker.is_some())
     }
 
-    /// What the server wanted to know from a person, since this was last asked.
+    /// The last question that was declined, since the last call of this function.
     pub(super) fn take_declined(&self) -> Option<String> {
         self.declined.lock().take()
     }
 
-    /// Takes in a request of our own. Its id is its progress token too. Nothing when the connection
-    /// is lost.
+    /// Registers a direct request. Its id is its progress token, too. `None` when the connection is
+    /// lost.
     pub(super) fn register(&self, slot: &Arc<PendingRequest>) -> Option<i64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.waiting.lock();
@@ -334,7 +333,7 @@ impl MessageRouter {
         Some(id)
     }
 
-    /// Resolves when a request of our own has its answer. The error is why there is none.
+    /// Resolves when a direct request is answered. The error says why there is no answer.
     pub(super) async fn settled(&self, slot: &PendingRequest) -> Result<(), String> {
         while slot.answer().is_none() {
             if self.is_over() {
@@ -345,7 +344,7 @@ impl MessageRouter {
         Ok(())
     }
 
-    /// Nothing more comes: whoever waits is told.
+    /// Ends the connection, and wakes every pending request.
     pub(super) fn end(&self) {
         let slots: Vec<Arc<PendingRequest>> = {
             let mut waiting = self.waiting.lock();
@@ -361,12 +360,12 @@ impl MessageRouter {
         self.waiting.lock().is_over
     }
 
-    /// What every request tells of us.
+    /// The client metadata of every request.
     pub(super) fn client_meta(&self) -> &str {
         self.client_meta.get().map_or("", String::as_str)
     }
 
-    /// Learns from a request of the library what every request tells of us.
+    /// Copies the client metadata from a request of the library.
     fn set_client_meta(&self, meta: &RequestMetaObject) {
         self.client_meta.get_or_init(|| {
             let members = meta.iter().filter(|(name, _)| *name != "progressToken");
@@ -380,7 +379,7 @@ impl MessageRouter {
         });
     }
 
-    /// Notes what is about to leave. Returns the slot that it carries.
+    /// Registers an outgoing message. Returns the slot that it carries.
     pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<PendingRequest>> {
         match message {
             ClientJsonRpcMessage::Request(request) => {
@@ -426,31 +425,31 @@ impl MessageRouter {
         }
     }
 
-    /// The question which era the server is of is not waited for any longer.
+    /// Abandons the question for the server's era.
     pub(super) fn give_up_probe(&self, id: &RequestId) {
         let mut waiting = self.waiting.lock();
         waiting.remove(id);
         waiting.late_probe = Some(id.clone());
     }
 
-    /// Whether the server was greeted as those of the era with `initialize` are.
+    /// Whether `initialize` was sent, as in the legacy era.
     pub(super) fn is_initialized(&self) -> bool {
         self.greeted.load(Ordering::SeqCst)
     }
 
-    /// Whether the server said that it takes calls as tasks.
+    /// Whether the server accepts calls as tasks.
     pub(super) fn takes_tasks(&self) -> bool {
         self.takes_tasks.load(Ordering::SeqCst)
     }
 
-    /// Takes note of an answer to the greeting that does not come by here otherwise.
+    /// Reads an `initialize` result that does not pass through `incoming`.
     pub(super) fn note_initialize(&self, text: &[u8]) {
         if let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(text) {
             self.note_tasks(envelope.result);
         }
     }
 
-    /// The library passes over what a server says of tasks of the legacy era.
+    /// Reads which tasks the server accepts: the library ignores tasks of the legacy era.
     fn note_tasks(&self, greeting: Option<&RawValue>) {
         let greeting = greeting.filter(|raw| raw.get().contains("\"tasks\""));
         let read = |raw: &RawValue| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
@@ -462,17 +461,17 @@ impl MessageRouter {
         }
     }
 
-    /// Whether that question was answered after all: the server is modern and slow.
+    /// Whether the abandoned question was answered after all: the server is modern and slow.
     pub(super) fn is_late_modern(&self) -> bool {
         self.late_modern.load(Ordering::SeqCst)
     }
 
-    /// A request whose answer is not waited for any longer.
+    /// Removes a request whose answer is no longer awaited.
     pub(super) fn remove(&self, id: &RequestId) {
         self.waiting.lock().remove(id);
     }
 
-    /// Sorts a line. What is returned goes on to the library; the error ends the connection.
+    /// Routes a line, and returns what goes on to the library; the error ends the connection.
     pub(super) fn incoming(&self, line: &[u8]) -> Result<ForwardedMessages, String> {
         let Ok(text) = std::str::from_utf8(line) else {
             return Ok(self.broken(line, "is not UTF-8"));
@@ -493,13 +492,13 @@ impl MessageRouter {
         self.message(text)
     }
 
-    /// What is left of a line that was too long: one of its ends.
+    /// Handles one end of a line that was too long.
     pub(super) fn too_long(&self, end: &[u8]) -> Option<ServerJsonRpcMessage> {
         self.settle_seeming(end, || RpcAnswer::TooLarge)
     }
 
-    /// What may be said of a line that was too long and says nowhere whom it answers: it is the
-    /// answer if only one is waited for.
+    /// Handles a line that was too long and names no request: it is the answer, if only one request
+    /// is pending.
     pub(super) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
         let only = {
             let waiting = self.waiting.lock();
@@ -534,7 +533,7 @@ impl MessageRouter {
     ) -> Result<ForwardedMessages, String> {
         let asked = self.asked.fetch_add(1, Ordering::SeqCst);
         if asked >= REQUESTS_MAX {
-            return Err(format!("it asks for more than {REQUESTS_MAX} things at once"));
+            return Err(format!("it has more than {REQUESTS_MAX} open requests"));
         }
         if method == "elicitation/create" {
             #[derive(Deserialize)]
@@ -570,7 +569,7 @@ impl MessageRouter {
                 }
                 Vec::new()
             }
-            // Once is enough until somebody has looked.
+            // Once is enough until the list was read again.
             "notifications/tools/list_changed" => {
                 let known = self.changed.swap(true, Ordering::SeqCst);
                 if known { Vec::new() } else { serde_json::from_str(text).into_iter().collect() }
@@ -578,7 +577,7 @@ impl MessageRouter {
             "notifications/subscriptions/acknowledged" => {
                 serde_json::from_str(text).into_iter().collect()
             }
-            // Log messages, other lists, other people's extensions.
+            // Log messages, other lists, unknown extensions.
             _ => Vec::new(),
         }
     }
@@ -627,11 +626,11 @@ impl MessageRouter {
         if result.is_some() && self.waiting.lock().late_probe.as_ref() == Some(&id) {
             self.late_modern.store(true, Ordering::SeqCst);
         }
-        // Nobody asked, or it was answered already.
+        // No such request, or it was answered already.
         Vec::new()
     }
 
-    /// A line that cannot be read; if it seems to be an answer, who waits for it is told.
+    /// Handles a line that does not parse; if it seems to be an answer, its request fails.
     fn broken(&self, line: &[u8], why: &str) -> ForwardedMessages {
         if line.trim_ascii_start().starts_with(b"{") {
             let settled = self.settle_seeming(line, || RpcAnswer::Malformed(format!("it {why}")));
@@ -665,7 +664,7 @@ impl MessageRouter {
     }
 }
 
-/// Gives an answer to who waits for it. What is returned is what the library gets, if it waits too.
+/// Answers a pending request. Returns the message for the library, if it waits too.
 fn answer_request(
     slot: &PendingRequest,
     id: RequestId,
@@ -675,15 +674,15 @@ fn answer_request(
     (!slot.is_own).then(|| placeholder(id))
 }
 
-/// Reads an object. A list is none, although its items could be taken for the fields.
+/// Parses an object. A list is refused, although serde would take its items for the fields.
 pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, String> {
     if !raw.get().starts_with('{') {
-        return Err("it is no object".to_owned());
+        return Err("it is not an object".to_owned());
     }
     serde_json::from_str(raw.get()).map_err(|error| error.to_string())
 }
 
-/// Whether an answer is a result without anything in it.
+/// Whether an answer is an empty result.
 pub(super) fn is_placeholder(message: &ServerJsonRpcMessage) -> bool {
     matches!(
         message,
@@ -692,13 +691,13 @@ pub(super) fn is_placeholder(message: &ServerJsonRpcMessage) -> bool {
     )
 }
 
-/// What such an answer to the question about the era means: a server that says yes to everything
-/// knows nothing of the modern one.
+/// The error in place of an empty answer to the question for the era: a server that accepts every
+/// method does not know the modern one.
 pub(super) fn not_known(id: RequestId) -> ServerJsonRpcMessage {
     unreadable(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None), id)
 }
 
-/// What the library gets in place of an answer that was kept here.
+/// The empty answer that the library gets in place of a raw one.
 pub(super) fn placeholder(id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::response(ServerResult::empty(()), id)
 }

@@ -1,5 +1,5 @@
-//! The life of a server: started when it is first needed, kept for all runs of the process, started
-//! again when it has died, and left alone for a while when it keeps dying.
+//! The lifecycle of a server: started at its first use, shared by all runs of the process,
+//! restarted after it died, and paused while it keeps dying.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,45 +27,45 @@ use super::{ServerConfig, ServerTransport, login};
 use crate::tools::redact::Secrets;
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
-/// The first pause before a server is started again, and the longest.
+/// The first and the longest pause before a server is restarted.
 const START_PAUSES: Backoff = Backoff::doubling(200, 30_000);
 
-/// Patience from which on a call is made as a task where the server leaves it to us.
+/// Calls with at least this timeout become tasks, where the server leaves the choice to the client.
 const TASK_FROM: Duration = Duration::from_mins(1);
 
 /// How often a server may ask a person within one call.
 const ROUNDS_MAX: usize = 8;
 
-/// What marks an argument that goes into a header, in a schema.
+/// Marks an argument in a schema that is also sent as a header.
 const HEADER: &str = "x-mcp-header";
 
 /// A server, running or not.
 pub struct UpstreamServer {
     config: ServerConfig,
     limits: Limits,
-    /// Where its definitions are kept.
+    /// The file of its recorded definitions.
     record: Option<PathBuf>,
-    /// What it may echo and nobody may see.
+    /// Redacted from everything that it says.
     secrets: RwLock<Secrets>,
     life: Mutex<ConnectionState>,
     counts: ServerCounts,
 }
 
-/// How it does, for those who look after it.
+/// Counters for operators.
 #[derive(Default)]
 struct ServerCounts {
     starts: AtomicU64,
     failures: AtomicU64,
 }
 
-/// How a server does.
+/// Figures of a server, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerFigures {
-    /// Whether it is connected; nobody knows while it is being started.
+    /// Whether it is connected; false while it is being started.
     pub is_up: bool,
-    /// Times that it was connected to.
+    /// How often a connection succeeded.
     pub starts: u64,
-    /// Times that it could not be connected to.
+    /// How often a connection failed.
     pub failures: u64,
 }
 
@@ -73,19 +73,19 @@ pub struct ServerFigures {
 struct ConnectionState {
     connection: Option<Arc<Connection>>,
     era: Option<ProtocolEra>,
-    /// Starts in a row that failed, or whose connection was soon lost.
+    /// Failed starts in a row, counting connections that were soon lost.
     failures: u32,
     rest: Option<(Instant, String)>,
 }
 
-/// A tool that is not what was accepted of it.
+/// A tool whose definition differs from the accepted one.
 #[derive(Clone, Debug)]
 pub struct DefinitionChange {
-    /// Its name at the server.
+    /// The tool's name at the server.
     pub tool: Arc<str>,
-    /// Its definition as it was accepted.
+    /// The accepted definition.
     pub before: Value,
-    /// Its definition as it is; nothing when it is gone.
+    /// The current definition; `None` when the tool is gone.
     pub now: Option<Value>,
 }
 
@@ -93,9 +93,9 @@ pub struct DefinitionChange {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the MCP server `{server}` cannot be used: {why}")]
 pub struct ServerUnavailable {
-    /// Which.
+    /// The server's name.
     pub server: Arc<str>,
-    /// In words for people.
+    /// The reason, for people.
     pub why: String,
     /// When it is tried again.
     pub retry_after: Option<Duration>,
@@ -109,7 +109,7 @@ impl From<ServerUnavailable> for ToolError {
 }
 
 impl UpstreamServer {
-    /// A server that nobody has started yet. Its definitions are kept in a folder, if there is one.
+    /// A server that is not started yet. Its definitions are recorded in a folder, if one is given.
     pub fn new(
         config: ServerConfig,
         limits: &Limits,
@@ -122,13 +122,13 @@ impl UpstreamServer {
         UpstreamServer { config, limits, record, secrets, life, counts }
     }
 
-    /// The same, which tells nothing of these when it cannot be used.
+    /// The same, with these secrets redacted from its errors.
     #[must_use]
     pub fn redacting(self, secrets: Secrets) -> UpstreamServer {
         UpstreamServer { secrets: RwLock::new(secrets), ..self }
     }
 
-    /// Tells nothing of these either, from now on: it outlives the configuration that it was made of.
+    /// Adds secrets to redact: the server outlives the configuration that it was made from.
     pub fn add_secrets(&self, secrets: &Secrets) {
         let mut known = self.secrets.write();
         *known = known.with(secrets);
@@ -138,12 +138,12 @@ impl UpstreamServer {
         self.secrets.read().clone()
     }
 
-    /// Whether it is configured just so.
+    /// Whether it has this configuration and these limits.
     pub fn has_config(&self, config: &ServerConfig, limits: &Limits) -> bool {
         self.config == *config && self.limits == *limits
     }
 
-    /// How it does.
+    /// Its figures.
     pub fn figures(&self) -> ServerFigures {
         ServerFigures {
             is_up: self.running().is_some(),
@@ -152,40 +152,39 @@ impl UpstreamServer {
         }
     }
 
-    /// Its name, which its tools' ids begin with.
+    /// Its name, which is the namespace of its tools.
     pub fn name(&self) -> &Arc<str> {
         &self.config.name
     }
 
-    /// Its tools as they were when it was last seen, without starting it.
+    /// Its tools when it was last seen, without starting it.
     pub fn recorded(&self) -> Option<Listing> {
         let seen = self.seen()?;
         Some(Listing::read(&self.config.name, &self.config.identity, seen.tools))
     }
 
-    /// Its tools as far as they are known without asking it: as it listed them if it runs, else as
-    /// they were when it was last seen.
+    /// Its tools without a request: as listed if it runs, else as when it was last seen.
     pub fn known(&self) -> Option<Listing> {
         let running = self.running().map(|connection| (*connection.listing()).clone());
         running.or_else(|| self.recorded())
     }
 
-    /// Whether it runs and said that its tools changed, and nobody has looked yet.
+    /// Whether it runs and announced a change of its tools that was not handled yet.
     pub fn has_changed(&self) -> bool {
         self.running().is_some_and(|connection| connection.has_changed())
     }
 
-    /// Whether somebody waited for it in vain, and it was not seen since.
+    /// Whether an earlier start timed out, and it was not seen since.
     pub fn was_late(&self) -> bool {
         self.late_file().is_some_and(|file| file.exists())
     }
 
-    /// Notes that somebody waited for it in vain, so that nobody does so at every start.
+    /// Records that a start timed out, so that not every start waits for it.
     pub fn note_late(&self) {
         if let Some(file) = self.late_file()
             && let Some(folder) = file.parent()
         {
-            // Where nothing can be written, it is waited for again.
+            // If the file cannot be written, the next start waits again.
             let _ = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&file, ""));
         }
     }
@@ -194,19 +193,18 @@ impl UpstreamServer {
         Some(self.record.as_ref()?.with_extension("late"))
     }
 
-    /// Where what was seen of it is kept.
+    /// The file of its record.
     pub fn record(&self) -> Option<&std::path::Path> {
         self.record.as_deref()
     }
 
-    /// Its connection, if it has one; nobody knows while it is being started.
+    /// Its connection, if it has one; `None` while it is being started.
     fn running(&self) -> Option<Arc<Connection>> {
         let connection = self.life.try_lock().ok()?.connection.clone();
         connection.filter(|connection| !connection.is_closed())
     }
 
-    /// What was last seen of it, without what it may not tell: it may have been kept before that was
-    /// taken out, or before it was a secret.
+    /// Its record, redacted: the file may be older than the redaction, or than the secret.
     fn seen(&self) -> Option<ServerRecord> {
         let ServerRecord { era, tools, accepted } = server_record::read(self.record.as_deref()?)?;
         let secrets = self.all_secrets();
@@ -215,8 +213,8 @@ impl UpstreamServer {
         Some(ServerRecord { era, tools: secrets.redact_all(tools), accepted })
     }
 
-    /// Tools that are not what was accepted of them, as far as was last seen. A tool that is gone
-    /// has no definition now.
+    /// Tools whose definition differs from the accepted one, when the server was last seen. A tool
+    /// that is gone has no current definition.
     pub fn changes(&self) -> Vec<DefinitionChange> {
         let Some(seen) = self.seen() else { return Vec::new() };
         let mut now = server_record::by_name(&seen.tools);
@@ -227,7 +225,7 @@ impl UpstreamServer {
         seen.accepted.into_iter().map(change).collect()
     }
 
-    /// Accepts what is there now of these tools.
+    /// Accepts the current definitions of these tools.
     pub fn accept(&self, tools: &[Arc<str>]) {
         let Some(file) = &self.record else { return };
         if let Some(mut seen) = self.seen() {
@@ -236,32 +234,32 @@ impl UpstreamServer {
         }
     }
 
-    /// Its tools now; starts it if need be.
+    /// Its current tools; starts it if necessary.
     pub async fn listing(&self) -> Result<Arc<Listing>, ServerUnavailable> {
         let connection = self.connection().await?;
         self.current(&connection).await
     }
 
-    /// Logs in: `tell` shows a person the page to look at. The error is for people.
+    /// Logs in: `tell` shows a person the page to open. The error is a message for people.
     pub async fn login(&self, tell: impl FnOnce(&str)) -> Result<(), String> {
-        let file = self.tokens().ok_or("there is no folder to keep the login in")?;
+        let file = self.tokens().ok_or("there is no folder to store the login in")?;
         login::login(&self.config, &file, tell).await
     }
 
-    /// Forgets that somebody logged in.
+    /// Removes the stored login.
     pub fn forget_login(&self) {
         if let Some(file) = self.tokens() {
-            // One that is not there is as good as removed.
+            // A missing file counts as removed.
             let _ = std::fs::remove_file(file);
         }
     }
 
-    /// Where its tokens are kept.
+    /// The file of its tokens.
     fn tokens(&self) -> Option<PathBuf> {
         Some(self.record.as_ref()?.with_extension("token"))
     }
 
-    /// What it may echo and nobody may see, its tokens included.
+    /// All secrets to redact, its tokens included.
     fn all_secrets(&self) -> Secrets {
         match (&self.config.reach, self.tokens()) {
             (ServerTransport::Http(http), Some(file)) => {
@@ -279,7 +277,7 @@ impl UpstreamServer {
         }
     }
 
-    /// The tools of a listing, each with what calls it.
+    /// The tools of a listing, each with its runner.
     pub fn tools(self: &Arc<UpstreamServer>, listing: &Listing) -> Vec<Tool> {
         let tools = listing.tools.iter().map(|(name, ToolDefinition { spec, pin, task })| Tool {
             spec: spec.clone(),
@@ -300,7 +298,7 @@ impl UpstreamServer {
         ServerUnavailable { server: self.config.name.clone(), why, retry_after }
     }
 
-    /// The connection, made if there is none. Whoever comes meanwhile waits for the same one.
+    /// The connection, opened if there is none. Concurrent callers share one attempt.
     async fn connection(&self) -> Result<Arc<Connection>, ServerUnavailable> {
         let life = self.life.lock().await;
         if let Some(connection) = &life.connection
@@ -308,7 +306,7 @@ impl UpstreamServer {
         {
             return Ok(connection.clone());
         }
-        // What is large and rare stands apart: every call carries the rest.
+        // Boxed because it is large and rare: every call carries the future.
         Box::pin(self.connected(life)).await
     }
 
@@ -317,7 +315,7 @@ impl UpstreamServer {
         mut life: MutexGuard<'_, ConnectionState>,
     ) -> Result<Arc<Connection>, ServerUnavailable> {
         if let Some(connection) = &life.connection {
-            // It has died. The next start is at once, a pause comes only after that fails too.
+            // It has died. The first restart is immediate; a pause follows only if it fails, too.
             connection.close().await;
             life.connection = None;
         }
@@ -349,7 +347,7 @@ impl UpstreamServer {
             Err(why) => {
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 life.failures = life.failures.saturating_add(1);
-                let pause = Duration::from_millis(START_PAUSES.wait_ms(life.failures));
+                // The recorded era may be the cause.
                 // What was known of it may be what is wrong.
                 life.era = None;
                 life.rest = Some((Instant::now() + pause, why.clone()));
@@ -358,8 +356,8 @@ impl UpstreamServer {
         }
     }
 
-    /// Opens a connection. What was known of the era may be wrong by now, or become known too late:
-    /// then once more.
+    /// Opens a connection. The recorded era may be outdated, or be found out too late: then it
+    /// tries once more.
     async fn open(&self, known: Option<ProtocolEra>, until: Instant) -> Result<Connection, String> {
         let tokens = self.tokens();
         let open = |era| {
@@ -371,14 +369,14 @@ impl UpstreamServer {
             Err(unopened) if Instant::now() >= until => return Err(unopened.why),
             Err(unopened) if unopened.is_modern => Some(ProtocolEra::Modern),
             Err(_) if known.is_some() => None,
-            // Some programs know no first message but `initialize`.
+            // Some programs accept no first message but `initialize`.
             Err(unopened) if unopened.is_startled => Some(ProtocolEra::Legacy),
             Err(unopened) => return Err(unopened.why),
         };
         open(again).await.map_err(|unopened| unopened.why)
     }
 
-    /// The tools of a connection, listed again if the server said that they changed.
+    /// The tools of a connection, listed again if the server announced a change.
     async fn current(&self, connection: &Connection) -> Result<Arc<Listing>, ServerUnavailable> {
         let fresh = connection.fresh_listing(&self.config, &self.limits).await;
         let (listing, is_new) = fresh.map_err(|why| self.unusable(why, None))?;
@@ -409,7 +407,7 @@ struct McpTool {
     name: Arc<str>,
     pin: Arc<str>,
     read_only: bool,
-    /// Whether its schema says that some arguments go into headers.
+    /// Whether its schema says that some arguments are also sent as headers.
     has_headers: bool,
     task: TaskSupport,
 }
@@ -432,7 +430,9 @@ impl McpTool {
         if let Some(handle) = &call.follows {
             return match task::TaskHandle::found(handle) {
                 Some(begun) => Box::pin(self.followed(&call, connection, begun)).await,
-                None => Err(ToolError::NoAnswer { message: format!("{handle} is no task") }),
+                None => {
+                    Err(ToolError::NoAnswer { message: format!("{handle} is not a task handle") })
+                }
             };
         }
         let listing = self.server.current(&connection).await?;
@@ -464,7 +464,8 @@ impl McpTool {
                 }
                 return Box::pin(self.followed(&call, connection, begun)).await;
             }
-            // In the modern era a server asks by answering; then it is called again with the word.
+            // In the modern era a server asks by answering; it is then called again with the
+            // person's answer.
             answers = match called.forms() {
                 None => None,
                 Some(forms) => Box::pin(self.ask_person(&slot, forms)).await,
@@ -493,8 +494,7 @@ impl McpTool {
         }
     }
 
-    /// What people answer to what a server asks in place of an answer; nothing when it asks for what
-    /// nobody gives.
+    /// People's answers to the questions that a server returned; `None` when one is not answered.
     async fn ask_person(
         &self,
         slot: &PendingRequest,
@@ -511,22 +511,22 @@ impl McpTool {
         Some((words, state))
     }
 
-    /// A tool is what it was when it was planned, or it is not called.
+    /// Refuses the call when the tool's definition differs from the planned one.
     fn check_pin(&self, call: &ToolRequest, listing: &Listing) -> Result<(), ToolError> {
         let message = match listing.tools.get(&self.name) {
             Some(now) if now.pin == self.pin => return Ok(()),
             Some(_) => format!(
                 "the server changed the definition of `{}` since it was checked, so it was not \
-                 called; `segue tools diff {}` shows how",
+                 called; `segue tools diff {}` shows the change",
                 call.tool, call.tool
             ),
-            None => format!("the server offers `{}` no more", call.tool),
+            None => format!("the server no longer offers `{}`", call.tool),
         };
         Err(ToolError::refused(Code::DefinitionChanged, message))
     }
 
-    /// For how long a call is wanted as a task, if it is. Where that is left to us, it is when a call
-    /// may take long: a request that is open for minutes is easily lost.
+    /// The lifetime of the task that a call should become, if any. Where the server leaves the
+    /// choice, long calls become tasks: a request that stays open for minutes is easily lost.
     fn task_ms(&self, connection: &Connection) -> Option<u64> {
         let patience = self.server.timeouts();
         let wanted = match self.task {
@@ -538,7 +538,7 @@ impl McpTool {
             .then(|| u64::try_from(patience.total.as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// What a call gives that the server made into a task.
+    /// The value of a call that the server made into a task.
     async fn followed(
         &self,
         call: &ToolRequest,
@@ -552,10 +552,10 @@ impl McpTool {
             Ok(answer) => self.value(Some(&answer), &connection),
             Err(TaskError::TimedOut(time)) => Err(self.timed_out(time)),
             Err(TaskError::NoAnswer(why)) => Err(ToolError::NoAnswer {
-                message: format!("`{}` began a task that did not end: {why}", call.tool),
+                message: format!("`{}` started a task and its result is unknown: {why}", call.tool),
             }),
             Err(TaskError::Unknown(why)) => Err(ToolError::NoAnswer {
-                message: format!("the server knows nothing of its task any more: {why}"),
+                message: format!("the server no longer knows its task: {why}"),
             }),
             Err(TaskError::Declined(wanted)) => Err(call_result::declined(&server, &wanted)),
             Err(TaskError::Cancelled) => {
@@ -564,7 +564,7 @@ impl McpTool {
         }
     }
 
-    /// What an answer gives.
+    /// The value of an answer.
     fn result(
         &self,
         called: &ParsedResult<'_>,
@@ -599,7 +599,7 @@ impl McpTool {
                 ParsedResult::read(raw).map_err(|error| call_result::malformed(server, &error))?;
             return self.result(&called, connection);
         }
-        // Nobody asks for what a call before this one was asked.
+        // A question of an earlier call does not concern this one.
         connection.take_declined();
         match answer {
             Some(RpcAnswer::Error { code, message }) => {
@@ -620,12 +620,12 @@ impl McpTool {
         }
     }
 
-    /// What stopping a call in the middle leads to.
+    /// The failure of a call that timed out.
     fn timed_out(&self, time: Duration) -> ToolError {
         self.unknown_outcome(Code::Timeout, format!("no answer within {} ms", time.as_millis()))
     }
 
-    /// A call that ended before its end: who only reads has done nothing.
+    /// The failure of a call without an outcome: a tool that only reads has changed nothing.
     fn unknown_outcome(&self, code: Code, message: String) -> ToolError {
         if self.read_only {
             return ToolError::Refused { code, message, retryable: true };
@@ -635,7 +635,7 @@ impl McpTool {
 }
 
 impl ServerConfig {
-    /// Whether it is a program that is started.
+    /// Whether it is a program that Segue starts.
     pub fn is_started(&self) -> bool {
         matches!(self.reach, ServerTransport::Stdio(_))
     }

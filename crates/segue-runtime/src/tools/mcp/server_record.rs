@@ -1,9 +1,9 @@
-//! Definitions that were seen before, in files of the user: what can be known of a server without
-//! starting it, and what was accepted of it.
+//! Recorded tool definitions of a server, in a file of the user: its tools can be known without
+//! starting it.
 //!
-//! What is first seen is accepted. A definition that changes afterwards is not, until somebody says
-//! so; what was accepted is kept beside what is there now. A file that cannot be read or written is
-//! as good as none.
+//! The first definition of a tool is accepted. A later change is not, until the user accepts it;
+//! the file holds both the accepted and the current definition. A file that cannot be read or
+//! written counts as missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,18 @@ pub enum ProtocolEra {
     Modern,
 }
 
-/// What was seen of a server.
+/// The record of a server.
 #[derive(Clone)]
 pub(super) struct ServerRecord {
     pub(super) era: ProtocolEra,
-    /// Everything as it came last.
+    /// All definitions as last received.
     pub(super) tools: Vec<Value>,
-    /// What was accepted of tools that are another now, or gone.
+    /// The accepted definitions of tools that have changed or are gone.
     pub(super) accepted: BTreeMap<Arc<str>, Value>,
 }
 
 impl ServerRecord {
-    /// What is known once the server has listed these tools.
+    /// The record after the server has listed these tools.
     pub(super) fn seen(
         before: Option<ServerRecord>,
         era: ProtocolEra,
@@ -49,13 +49,13 @@ impl ServerRecord {
     }
 }
 
-/// Definitions by the names that they have.
+/// Definitions by tool name.
 pub(super) fn by_name(tools: &[Value]) -> BTreeMap<Arc<str>, Value> {
     let named = |tool: &Value| Some((Arc::from(tool.get("name")?.as_str()?), tool.clone()));
     tools.iter().filter_map(named).collect()
 }
 
-/// Where the definitions of a server are kept.
+/// The file of a server's record.
 pub(super) fn file(folder: &Path, server: &str, identity: &str) -> PathBuf {
     folder.join(format!("{server}-{}.json", &identity[..identity.len().min(16)]))
 }
@@ -73,7 +73,7 @@ pub(super) fn read(file: &Path) -> Option<ServerRecord> {
     Some(ServerRecord { era, tools, accepted: accepted.unwrap_or_default() })
 }
 
-/// Writes beside the file and puts it in place, so that nobody ever reads half of it.
+/// Writes a temporary file and renames it, so that a reader never sees an incomplete one.
 pub(super) fn write(file: &Path, record: &ServerRecord) {
     let era = match record.era {
         ProtocolEra::Legacy => "legacy",

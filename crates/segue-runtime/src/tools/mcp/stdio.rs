@@ -1,10 +1,8 @@
-//! A server at the end of two pipes: messages on its input and output, a line each. It is a process,
-//! or a part of this one.
+//! A server behind two pipes, with one message per line: a process, or a part of this one.
 //!
-//! A process is the first of a group of its own, so that `npx` and whatever it starts end
-//! together. It ends as the protocol wants it: its input is closed, then it is asked to end, then it
-//! is ended. One task reads the output and sorts it ([`Desk`]); one keeps the end of a process's
-//! standard error.
+//! A process leads a group of its own, so that `npx` and its children end together. It is ended as
+//! the protocol specifies: its stdin is closed, then it gets SIGTERM, then SIGKILL. One task reads
+//! its stdout into the [`MessageRouter`]; another keeps the end of its stderr.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -43,17 +41,17 @@ use super::tail::Tail;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 use crate::tools::orphans;
 
-/// What a server sees of our environment beyond what a command does.
+/// Environment variables that a server inherits in addition to those of a command.
 const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
 
-/// How long a server may take to end once its input is closed, and once it was asked to end.
+/// How long a server may take to exit after its stdin is closed, and after SIGTERM.
 pub(crate) const STDIO_END_MAX: [Duration; 2] =
     [Duration::from_millis(1_500), Duration::from_secs(1)];
 
-/// Messages that were read and not yet taken.
+/// How many received messages may wait.
 const INBOX_MAX: usize = 64;
 
-/// What starts a server.
+/// How a server is started.
 // No `Debug`: the environment holds secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct StdioConfig {
@@ -61,9 +59,9 @@ pub struct StdioConfig {
     pub command: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// What is added to its environment, already expanded.
+    /// Additional environment variables, already expanded.
     pub env: BTreeMap<String, String>,
-    /// Where it runs.
+    /// The working directory.
     pub cwd: Option<PathBuf>,
 }
 
@@ -72,8 +70,8 @@ pub struct StdioConfig {
 pub struct InProcess(Arc<dyn Fn() -> DuplexStream + Send + Sync>);
 
 impl InProcess {
-    /// A server that `open` starts, every time that there is no connection to it. What is returned
-    /// is our end of the stream between us. It is called within a runtime.
+    /// A server that `open` starts, whenever there is no connection to it. `open` returns our end
+    /// of the stream and is called within a runtime.
     pub fn new(open: impl Fn() -> DuplexStream + Send + Sync + 'static) -> InProcess {
         InProcess(Arc::new(open))
     }
@@ -87,11 +85,11 @@ impl PartialEq for InProcess {
 
 impl Eq for InProcess {}
 
-/// What is known of a process beside its messages.
+/// The stderr and the exit status of a process.
 #[derive(Default)]
 pub(super) struct ProcessOutput {
     pub(super) stderr: Tail,
-    /// Whether nothing more comes on standard error.
+    /// Whether stderr has ended.
     is_silent: AtomicBool,
     end: BlockingMutex<Option<String>>,
 }
@@ -101,12 +99,12 @@ impl ProcessOutput {
         self.end.lock().get_or_insert(how);
     }
 
-    /// Whether it has ended and all that it said has been read.
+    /// Whether it has exited and all its output was read.
     pub(super) fn are_complete(&self) -> bool {
         self.is_silent.load(Ordering::Acquire) && self.end().is_some()
     }
 
-    /// How the process ended, when it did.
+    /// The exit status, once the process has ended.
     pub(super) fn end(&self) -> Option<String> {
         self.end.lock().clone()
     }
@@ -114,12 +112,12 @@ impl ProcessOutput {
 
 type Sink = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// What a server reads: whole lines, one after the other. Nothing when it is closed.
+/// A server's stdin, for whole lines. `None` when it is closed.
 #[derive(Clone)]
 pub(super) struct Input(Arc<Mutex<Option<Sink>>>);
 
 impl Input {
-    /// Writes a line. One that was begun is finished, even when nobody waits for that any longer.
+    /// Writes a line. A line that was begun is finished, even when the caller is gone.
     pub(super) async fn write(
         &self,
         mut line: String,
@@ -155,7 +153,7 @@ impl Input {
     }
 }
 
-/// Goes on writing.
+/// Continues writing.
 fn write_on(
     sink: &mut Sink,
     bytes: &[u8],
@@ -171,23 +169,23 @@ fn write_on(
     Pin::new(sink).poll_flush(context)
 }
 
-/// A server at the end of two pipes.
+/// The transport to a server behind two pipes.
 pub(super) struct StdioTransport {
-    /// The process behind them, if it is not this one. The group stands first: it is ended while
-    /// its first process is still ours.
+    /// The process, if it is not this one. The group is the first field: it is killed while its
+    /// first process is not reaped yet.
     process: Option<(Group, Child)>,
     input: Input,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
     router: Arc<MessageRouter>,
     traces: Arc<ProcessOutput>,
-    /// Whether the era of the server is not known, so that it may well ignore the question.
+    /// Whether the server's era is unknown, so that it may ignore the question.
     is_guess: bool,
-    /// That question, and until when its answer is waited for.
+    /// That question, and the deadline of its answer.
     probe: Option<(RequestId, Instant)>,
 }
 
 impl StdioTransport {
-    /// To a process that is started here.
+    /// Starts a process.
     pub(super) fn start(
         config: &StdioConfig,
         router: Arc<MessageRouter>,
@@ -202,7 +200,7 @@ impl StdioTransport {
                 command.env(name, value);
             }
         }
-        // Made here, because the server is to carry its number.
+        // Created here, because the server's environment holds the number of the pipe.
         let (output, theirs) = io::pipe()?;
         let owner = orphans::owner_of(&output);
         command.envs(&config.env).envs(owner.map(|owner| (orphans::OWNER, owner)));
@@ -216,7 +214,8 @@ impl StdioTransport {
         let mut child = command.spawn()?;
         let group = Group(child.id());
         orphans::note(child.id(), None);
-        // The command holds the server's end of the pipe. With that open here, reading would never end.
+        // The command holds the server's end of the pipe. While that is open here, reading would
+        // never end.
         drop(command);
         let output = ChildStdout::from_std(OwnedPipe::from(output).into())?;
         if let Some(errors) = child.stderr.take() {
@@ -230,7 +229,7 @@ impl StdioTransport {
         Ok(pipes)
     }
 
-    /// To a server in this process.
+    /// Connects to a server in this process.
     pub(super) fn open(
         local: &InProcess,
         router: Arc<MessageRouter>,
@@ -262,12 +261,12 @@ impl StdioTransport {
         StdioTransport { process: None, input, inbox, router, traces, is_guess, probe: None }
     }
 
-    /// Where calls are written, which go past the library.
+    /// The stdin for direct calls, which bypass the library.
     pub(super) fn input(&self) -> Input {
         self.input.clone()
     }
 
-    /// Closes the input, asks, ends: whatever is needed, no more.
+    /// Closes stdin, then sends SIGTERM, then SIGKILL, as far as necessary.
     async fn end(&mut self) {
         self.input.close().await;
         let Some((group, child)) = &mut self.process else { return };
@@ -284,10 +283,10 @@ impl StdioTransport {
 }
 
 impl Drop for StdioTransport {
-    /// A handshake that fails drops the process; how it ended may be the reason. One that has closed
-    /// its output is about to end, and is given a moment to.
+    /// A failed handshake drops the process, whose exit status may be the reason. A process that
+    /// has closed its stdout is about to exit, so it gets a moment.
     fn drop(&mut self) {
-        // The group goes first, here too.
+        // The group is dropped first, here too.
         let swapped = self.process.take().map(|(group, child)| (child, group));
         let Some((mut child, group)) = swapped else { return };
         if let Ok(Some(status)) = child.try_wait() {
@@ -297,7 +296,7 @@ impl Drop for StdioTransport {
         {
             let traces = self.traces.clone();
             runtime.spawn(async move {
-                // Ended with this, also when nobody is left to do it.
+                // Dropped with this task, also when the runtime ends.
                 let _group = group;
                 if let Ok(Ok(status)) = tokio::time::timeout(TRACE_MAX, child.wait()).await {
                     traces.note_end(describe(status));
@@ -307,7 +306,7 @@ impl Drop for StdioTransport {
     }
 }
 
-/// Reads messages until there are no more, until somebody talks too much, or until nobody listens.
+/// Reads messages until the stream ends, the server breaks a limit, or the receiver is gone.
 async fn read(
     output: impl AsyncRead + Unpin,
     router: Arc<MessageRouter>,
@@ -346,14 +345,14 @@ async fn read(
                 }
             }
             Err(why) => {
-                traces.note_end(format!("it was given up: {why}"));
+                traces.note_end(format!("Segue disconnected it: {why}"));
                 return;
             }
         }
     }
 }
 
-/// Keeps the end of what is said.
+/// Keeps the end of stderr.
 async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<ProcessOutput>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
@@ -383,7 +382,7 @@ impl Transport<RoleClient> for StdioTransport {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         let Some((id, until)) = self.probe.clone() else { return self.inbox.recv().await };
-        // A server that does not know the question may well ignore it.
+        // A server that does not know the question may ignore it.
         match tokio::time::timeout_at(until, self.inbox.recv()).await {
             Ok(message) => {
                 let about_it = |message: &ServerJsonRpcMessage| match message {

@@ -1,8 +1,8 @@
-//! The end of what somebody says, however much that is.
+//! The end of an output of any length.
 
 use parking_lot::Mutex;
 
-/// What is kept.
+/// How much is kept.
 const BYTES_MAX: usize = 16 * 1024;
 
 /// The last bytes that were pushed.

@@ -1,10 +1,10 @@
-//! Calls that a server makes into tasks, followed to their end.
+//! Calls that a server makes into tasks, polled to their end.
 //!
-//! Two generations are spoken. Until 2025-11-25 the caller asks for a task, for tools that want it,
-//! and fetches the result with a request of its own; questions come while it waits for that. In the
-//! extension of 2026-07-28 the server decides, and the state of a task carries its questions and its
-//! result. Whoever stops waiting cancels the task, unless the run that it belongs to is left where it is:
-//! then whoever goes on with the run finds the task again by its handle.
+//! There are two generations. Until 2025-11-25 the client asks for a task and fetches the result
+//! with another request; questions come while it waits for that. In the extension of 2026-07-28 the
+//! server decides, and the state of a task holds its questions and its result. A dropped call
+//! cancels its task, unless its run was only interrupted: the resumed run then finds the task by
+//! its handle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,27 +27,27 @@ use super::progress::PROGRESS_CHARS_MAX;
 use super::router::{ElicitationForm, PendingRequest, RpcAnswer, WireError, object};
 use crate::tools::{CallChannel, Progress};
 
-/// How long to wait between two looks at a task: at least, when the server does not say, at most.
+/// The pause between two polls of a task: the shortest, the default, the longest.
 const POLL: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_secs(1), Duration::from_secs(15)];
 
-/// Questions of one task.
+/// How many questions one task may ask.
 const QUESTIONS_MAX: usize = 32;
 
-/// Whether a tool is called as a task, in the generation where the caller decides.
+/// Whether a tool is called as a task, in the generation where the client decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TaskSupport {
     /// Never.
     #[default]
     Forbidden,
-    /// As the caller likes.
+    /// The client decides.
     Optional,
     /// Always.
     Required,
 }
 
 impl TaskSupport {
-    /// What a definition says.
+    /// Reads it from a definition.
     pub(super) fn of(definition: &Value) -> TaskSupport {
         let said = definition.get("execution").and_then(|execution| execution.get("taskSupport"));
         match said.and_then(Value::as_str) {
@@ -67,7 +67,7 @@ enum Generation {
     Extension,
 }
 
-/// What a server says of a task.
+/// The state of a task, as the server reports it.
 #[derive(Deserialize)]
 struct TaskState<'a> {
     #[serde(rename = "taskId")]
@@ -92,7 +92,7 @@ impl TaskState<'_> {
     }
 }
 
-/// A task that a server has begun in place of an answer.
+/// A task that a server started in place of an answer.
 #[derive(Debug)]
 pub(super) struct TaskHandle {
     generation: Generation,
@@ -101,7 +101,7 @@ pub(super) struct TaskHandle {
 }
 
 impl TaskHandle {
-    /// What finds it again.
+    /// The handle that is stored in the journal.
     pub(super) fn handle(&self) -> Value {
         let generation = match self.generation {
             Generation::Core => "core",
@@ -110,7 +110,7 @@ impl TaskHandle {
         Value::object([("task", Value::from(&*self.id)), ("generation", Value::from(generation))])
     }
 
-    /// The task that such a handle finds; it is looked at soon.
+    /// The task of a stored handle; it is polled soon.
     pub(super) fn found(handle: &Value) -> Option<TaskHandle> {
         let text = |name: &str| handle.get(name).and_then(Value::as_str);
         let generation = match text("generation")? {
@@ -122,7 +122,7 @@ impl TaskHandle {
     }
 }
 
-/// The task that an answer is, if it is one.
+/// The task of an answer, if it is one.
 pub(super) fn begun(raw: &RawValue) -> Option<TaskHandle> {
     #[derive(Deserialize)]
     struct Created<'a> {
@@ -145,33 +145,33 @@ pub(super) fn begun(raw: &RawValue) -> Option<TaskHandle> {
 
 /// Why a task has no answer.
 pub(super) enum TaskError {
-    /// It took too long, and was cancelled.
+    /// It timed out, and was cancelled.
     TimedOut(Duration),
-    /// Nobody knows what became of it.
+    /// Its outcome is unknown.
     NoAnswer(String),
-    /// Its server does not know it.
+    /// The server does not know it.
     Unknown(String),
-    /// It asked for what nobody gave, and was cancelled.
+    /// It asked a question that was not answered, and was cancelled.
     Declined(String),
     /// The server cancelled it.
     Cancelled,
 }
 
-/// A task that is waited for. Dropping it tells the server to stop.
+/// A pending task. Dropping it tells the server to cancel it.
 pub(super) struct Task {
     connection: Arc<Connection>,
     server: Arc<str>,
     asker: Option<CallChannel>,
     patience: Timeouts,
     begun: TaskHandle,
-    /// Questions that were answered: a server may show them a while longer.
+    /// Questions that were answered: a server may still report them for a while.
     answered: BTreeSet<String>,
-    /// What the server said last of how far it is.
+    /// The server's last progress message.
     said: Option<String>,
     is_over: bool,
 }
 
-/// What one look at a task showed.
+/// The result of one poll.
 enum TaskUpdate {
     Working(Duration),
     Asking(BTreeMap<String, ElicitationForm>, Duration),
@@ -192,7 +192,7 @@ impl Task {
         Task { connection, server, asker, patience, begun, answered, said: None, is_over: false }
     }
 
-    /// What the call gives in the end.
+    /// Polls the task to its end.
     pub(super) async fn wait_for_end(mut self) -> Result<RpcAnswer, TaskError> {
         let until = Instant::now() + self.patience.total;
         let ended = tokio::time::timeout_at(until, self.followed()).await;
@@ -220,8 +220,7 @@ impl Task {
                 Ok(TaskUpdate::AskingInResult | TaskUpdate::EndedElsewhere) => {
                     return self.result().await;
                 }
-                // A look changes nothing, so that it can be repeated for as long as the server may
-                // be silent.
+                // A poll changes nothing, so it is repeated until the idle timeout.
                 Err(TaskError::NoAnswer(why)) => {
                     if self.connection.is_closed() || heard.elapsed() > self.patience.idle {
                         return Err(TaskError::NoAnswer(why));
@@ -234,7 +233,7 @@ impl Task {
         }
     }
 
-    /// Looks once.
+    /// Polls once.
     async fn poll(&mut self) -> Result<TaskUpdate, TaskError> {
         let mut request = GetTaskRequest::new(GetTaskParams::new(self.begun.id.clone()));
         let slot = PendingRequest::new(None, None);
@@ -263,7 +262,7 @@ impl Task {
             "input_required" => {
                 let forms = state.questions.and_then(forms_in);
                 let Some(mut forms) = forms else {
-                    return Err(TaskError::Declined("something that is no form".to_owned()));
+                    return Err(TaskError::Declined("a question that is not a form".to_owned()));
                 };
                 forms.retain(|name, _| !self.answered.contains(name));
                 TaskUpdate::Asking(forms, state.pause())
@@ -273,23 +272,23 @@ impl Task {
             "completed" => match state.result {
                 Some(result) => TaskUpdate::Ended(RpcAnswer::Result(result.to_owned())),
                 None => TaskUpdate::Ended(RpcAnswer::Malformed(
-                    "a task that ended has no result".into(),
+                    "the finished task has no result".into(),
                 )),
             },
             "failed" => match state.error.map(object::<WireError>) {
                 Some(Ok(error)) => TaskUpdate::Ended(error.into()),
-                _ => TaskUpdate::Ended(RpcAnswer::Malformed(
-                    "a task that failed does not say why".into(),
-                )),
+                _ => TaskUpdate::Ended(RpcAnswer::Malformed("the failed task has no error".into())),
             },
             other => {
                 let other = strip_invisible(other, 64);
-                TaskUpdate::Ended(RpcAnswer::Malformed(format!("its task is `{other}`")))
+                TaskUpdate::Ended(RpcAnswer::Malformed(format!(
+                    "its task has the unknown status `{other}`"
+                )))
             }
         })
     }
 
-    /// Tells who waits for the task what its server says of it, when that is something new.
+    /// Forwards the server's progress message, if it is new.
     fn tell_progress(&mut self, message: Option<&str>) {
         let Some(message) = message.filter(|message| self.said.as_deref() != Some(message)) else {
             return;
@@ -301,7 +300,7 @@ impl Task {
         }
     }
 
-    /// Asks people what the task wants to know, and passes on what they say.
+    /// Asks people the questions of the task, and sends their answers to the server.
     async fn answer_forms(
         &mut self,
         forms: BTreeMap<String, ElicitationForm>,
@@ -317,7 +316,7 @@ impl Task {
             self.answered.insert(name);
         }
         if self.answered.len() > QUESTIONS_MAX {
-            return Err(TaskError::Declined(format!("more than {QUESTIONS_MAX} things")));
+            return Err(TaskError::Declined(format!("more than {QUESTIONS_MAX} questions")));
         }
         if words.is_empty() {
             return Ok(());
@@ -331,14 +330,14 @@ impl Task {
         self.asked(request, &slot, patience).await?;
         match slot.answer() {
             Some(RpcAnswer::Error { message, .. }) => {
-                Err(TaskError::NoAnswer(format!("the server does not take the answer: {message}")))
+                Err(TaskError::NoAnswer(format!("the server rejected the answer: {message}")))
             }
             _ => Ok(()),
         }
     }
 
-    /// The result, in the generation where it is fetched. It comes when the task is over; until
-    /// then the server may ask.
+    /// The result, in the generation where it is fetched. It arrives when the task ends; until then
+    /// the server may ask.
     async fn result(&self) -> Result<RpcAnswer, TaskError> {
         let params = serde_json::json!({ "taskId": self.begun.id });
         let mut request = CustomRequest::new("tasks/result", Some(params));
@@ -361,7 +360,7 @@ impl Task {
         asked.map_err(|lost| match lost {
             RequestError::Unsent(why) | RequestError::NoAnswer(why) => TaskError::NoAnswer(why),
             RequestError::TimedOut(time) => {
-                TaskError::NoAnswer(format!("no word of its task within {} ms", time.as_millis()))
+                TaskError::NoAnswer(format!("no state of its task within {} ms", time.as_millis()))
             }
         })
     }
@@ -373,7 +372,7 @@ impl Task {
 }
 
 impl Drop for Task {
-    // Work in `Drop`, because a call ends by being dropped and there is no later moment.
+    // In `Drop`, because a call ends when its future is dropped.
     fn drop(&mut self) {
         if self.is_over || self.asker.as_ref().is_some_and(CallChannel::is_findable) {
             return;
