@@ -12,7 +12,7 @@ use segue_core::source::Source;
 use segue_core::tool::Annotations;
 use segue_core::value::Value;
 use segue_core::view::RunView;
-use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::confirm::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::local::{LocalTool, ToolContext};
 use segue_runtime::tools::{Tool, ToolError};

@@ -2,8 +2,9 @@
 //! that runs steps.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::result;
@@ -11,7 +12,7 @@ use segue_core::source::Source;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunView};
 
-use crate::driver::{Confirmer, DenyAll};
+use crate::confirm::{Confirmer, DenyAll};
 use crate::engine::{Engine, EngineError, RunRequest};
 
 /// The name of a chain whose caller gives none.
@@ -103,13 +104,13 @@ impl Chains {
     ) -> Arc<str> {
         let chain_id = self.engine.chain_id();
         let (reasoning, name) = (reasoning.map(Arc::from), chain_name.map(Arc::from));
-        self.planned().insert(chain_id.clone(), PlannedChain { tools, reasoning, name });
+        self.planned.lock().insert(chain_id.clone(), PlannedChain { tools, reasoning, name });
         chain_id
     }
 
     /// The ids of named chains that have not finished, by name.
     pub fn active_chains(&self) -> BTreeMap<Arc<str>, Arc<str>> {
-        let planned = self.planned();
+        let planned = self.planned.lock();
         let named =
             planned.iter().filter_map(|(id, chain)| Some((chain.name.clone()?, id.clone())));
         named.collect()
@@ -117,7 +118,7 @@ impl Chains {
 
     /// The tools that a planned chain will call.
     pub fn next_planned_tools(&self, chain_id: &str) -> Vec<PlannedTool> {
-        self.planned().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
+        self.planned.lock().get(chain_id).map_or_else(Vec::new, |chain| chain.tools.clone())
     }
 
     /// Runs steps as a chain and returns its result. Each step has the form of a step in a chain
@@ -132,13 +133,8 @@ impl Chains {
         let tools = steps.iter().filter_map(planned_tool).collect();
         let chain_id = self.plan_tool_chain(tools, None, chain_name);
         let outcome = self.run(plan, initial_state, &chain_id).await;
-        self.planned().remove(&chain_id);
+        self.planned.lock().remove(&chain_id);
         outcome
-    }
-
-    fn planned(&self) -> std::sync::MutexGuard<'_, BTreeMap<Arc<str>, PlannedChain>> {
-        // A panic leaves the map intact: every change is one insert or remove.
-        self.planned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn plan(&self, steps: &[Value], chain_name: Option<&str>) -> Result<Arc<Plan>, ChainError> {

@@ -9,7 +9,7 @@ use segue_core::run::{Question, QuestionKind};
 use segue_core::tool::ToolSpec;
 use segue_core::value::Value;
 
-use crate::driver::{Confirmer, Decision};
+use crate::confirm::{Confirmer, Decision};
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// The tool as a dry run calls it.

@@ -4,9 +4,7 @@
 //! hands runs to the driver.
 
 mod call;
-mod commands;
 mod error;
-mod evaluations;
 mod expand;
 mod load;
 mod overwrites;
@@ -14,7 +12,6 @@ mod planning;
 mod stored_runs;
 mod test_runs;
 mod unavailable_tools;
-mod unreleased_leases;
 mod waiting_runs;
 
 use std::collections::BTreeMap;
@@ -37,8 +34,10 @@ use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
+use crate::confirm::{Confirmer, DenyAll};
 use crate::driver::{
-    self, Confirmer, DenyAll, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
+    self, CommandRouter, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
+    UnreleasedLeases,
 };
 use crate::dry_run_tools;
 use crate::inject::Faults;
@@ -53,10 +52,7 @@ use crate::wrap::Wrapper;
 
 pub use call::CallRequest;
 use call::Nested;
-pub use commands::RunCommand;
-pub(crate) use commands::{CommandRouter, MailboxReceiver, Received, is_stop};
 pub use error::EngineError;
-pub(crate) use evaluations::Evaluating;
 use overwrites::OverwriteTrust;
 pub use planning::{
     ClaimedPlan, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, is_request_id,
@@ -64,7 +60,6 @@ pub use planning::{
 };
 pub use stored_runs::{LoadedRun, Recovered, ResumeRequest};
 pub use unavailable_tools::UnavailableTools;
-pub(crate) use unreleased_leases::UnreleasedLeases;
 use waiting_runs::WaitingRuns;
 
 /// The engine.

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use segue_core::composition::{ResolvedRollback, Step, StepKind, ToolCall};
 use segue_core::diagnostic::{Code, nearest_name};
 use segue_core::duration::parse_duration;
@@ -214,7 +215,7 @@ impl Faults {
     /// Whether a fault that hits the first `times` calls hits this one.
     fn happens(&self, fault: usize, call: &ToolRequest, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
-        let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut met = self.met.lock();
         let met = met.entry((fault, call.run_id.clone(), call.step.clone())).or_default();
         *met += 1;
         *met <= times

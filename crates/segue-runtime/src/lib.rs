@@ -4,7 +4,7 @@
 //! events.
 //!
 //! A program that embeds Segue holds one handle, [`engine::Engine`]. [`tools::local::LocalTool`] is
-//! a tool written in Rust, [`driver::Confirmer`] answers a run's questions, [`store::Store`] keeps
+//! a tool written in Rust, [`confirm::Confirmer`] answers a run's questions, [`store::Store`] keeps
 //! journals, [`wrap::Wrapper`] adds retries to a tool, and [`chains::Chains`] runs steps that the
 //! program makes while it goes.
 //!
@@ -25,6 +25,7 @@
 //! ```
 
 pub mod chains;
+pub mod confirm;
 pub mod driver;
 mod dry_run_tools;
 pub mod engine;

@@ -3,9 +3,10 @@
 //! `Recorder::wrap` puts the outermost runner around each tool: it sees answers after redaction
 //! and after injected faults.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use segue_core::run::{Failure, Purpose};
 use segue_core::testing::RecordedCall;
 use segue_core::value::Value;
@@ -22,7 +23,7 @@ pub struct Recorder {
 impl Recorder {
     /// The calls, in the order in which they were made.
     pub fn calls(&self) -> Vec<RecordedCall> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.calls.lock().clone()
     }
 
     /// Returns the tool with a runner that records its answers.
@@ -33,7 +34,7 @@ impl Recorder {
 
     /// Records a call that starts, and returns its index.
     fn called(&self, call: &ToolRequest) -> usize {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         calls.push(RecordedCall {
             tool: call.tool.clone(),
             step: call.step.clone(),
@@ -46,7 +47,7 @@ impl Recorder {
     }
 
     fn answered(&self, place: usize, answer: &Result<Value, ToolError>, since: Instant) {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.calls.lock();
         let call = &mut calls[place];
         call.answer = Some(answer.clone().map_err(Failure::from));
         call.took_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -109,6 +109,22 @@ pub struct Backoff {
     pub jitter: bool,
 }
 
+impl Backoff {
+    /// Waits that double from the first one up to the longest, without jitter.
+    pub const fn doubling(initial_ms: Millis, max_ms: Millis) -> Backoff {
+        Backoff { initial_ms, factor: 2.0, max_ms, jitter: false }
+    }
+
+    /// How long the wait before retry `nth` is, before jitter shortens it; 1 is the first retry.
+    pub fn wait_ms(&self, nth: u32) -> Millis {
+        let exponent = i32::try_from(nth.saturating_sub(1)).unwrap_or(i32::MAX);
+        let grown = self.initial_ms as f64 * self.factor.powi(exponent);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let capped = grown.min(self.max_ms as f64) as Millis;
+        capped
+    }
+}
+
 impl Default for Backoff {
     fn default() -> Backoff {
         Backoff { initial_ms: 100, factor: 2.0, max_ms: 5_000, jitter: true }

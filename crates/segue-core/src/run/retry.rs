@@ -30,10 +30,7 @@ pub(crate) fn delay_ms(
     entropy: u64,
     limits: &Limits,
 ) -> u64 {
-    let exponent = i32::try_from(next.saturating_sub(2)).unwrap_or(i32::MAX);
-    let grown = backoff.initial_ms as f64 * backoff.factor.powi(exponent);
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    let capped = grown.min(backoff.max_ms as f64) as u64;
+    let capped = backoff.wait_ms(next.saturating_sub(1));
     let drawn = if backoff.jitter { entropy % (capped + 1) } else { capped };
     let asked = failure.retry_after_ms.unwrap_or(0).min(limits.retry_after_ms_max);
     drawn.max(asked)

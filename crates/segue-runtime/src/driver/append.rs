@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use segue_core::composition::Backoff;
+
 use crate::store::{AppendRecord, Lease, Store, StoreError};
 
 /// The first and the longest pause between two attempts to write.
-const STORE_PAUSE_MIN: Duration = Duration::from_millis(20);
-const STORE_PAUSE_MAX: Duration = Duration::from_millis(500);
+const STORE_PAUSES: Backoff = Backoff::doubling(20, 500);
 
 /// Appends entries, and retries for `patience` while the store is unavailable. Meanwhile the run
 /// starts nothing new. Calls in flight continue: aborting them would leave them in doubt.
@@ -21,10 +22,12 @@ pub(super) async fn append(
         other => return other,
     };
     let until = tokio::time::Instant::now() + patience;
-    let mut pause = STORE_PAUSE_MIN;
-    while tokio::time::Instant::now() + pause <= until {
+    for nth in 1.. {
+        let pause = Duration::from_millis(STORE_PAUSES.wait_ms(nth));
+        if tokio::time::Instant::now() + pause > until {
+            break;
+        }
         tokio::time::sleep(pause).await;
-        pause = STORE_PAUSE_MAX.min(pause * 2);
         error = match store.append(lease, record).await {
             Err(error @ StoreError::Unavailable { .. }) => error,
             // Only this driver holds the lease: the entries were written, and only the answer was

@@ -9,8 +9,8 @@ use segue_core::plan::Plan;
 use segue_core::run::{EventKind, Failure, ReusedStep, Started};
 use segue_core::value::Value;
 
-use super::{Confirmer, IdSource, Observer};
-use crate::engine::{CommandRouter, UnreleasedLeases};
+use super::{CommandRouter, IdSource, Observer, UnreleasedLeases};
+use crate::confirm::Confirmer;
 use crate::store::{Lease, Store};
 use crate::tools::Registry;
 use crate::tools::call_scope::CompositionRunner;

@@ -21,10 +21,10 @@ use tokio::sync::oneshot;
 
 use super::append::append;
 use super::call::{CallEnd, CallFuture, CallOrigin, send, unsent, wait_and_send};
-use super::{
-    Confirmer, Decision, DriverContext, Expand, IdSource, InputAck, Observer, StartMode, now_ms,
-};
-use crate::engine::{CommandRouter, Evaluating, MailboxReceiver, Received, is_stop};
+use super::commands::{CommandRouter, MailboxReceiver, Received, is_stop};
+use super::evaluations::Evaluating;
+use super::{DriverContext, Expand, IdSource, InputAck, Observer, StartMode, now_ms};
+use crate::confirm::{Confirmer, Decision};
 use crate::store::{
     AppendRecord, Lease, Measured, NewRun, Store, StoreError, run_ended, stopped_by,
 };

@@ -3,66 +3,23 @@
 
 mod append;
 mod call;
+mod commands;
 mod drive;
+mod evaluations;
 mod ids;
 mod local;
+mod unreleased_leases;
 
-use std::sync::Arc;
+use segue_core::run::{CallId, Entry, QuestionId, Run};
 
-use async_trait::async_trait;
-use segue_core::run::{CallId, Entry, Question, QuestionId, QuestionKind, Run};
-use segue_core::value::Value;
-
+pub(crate) use commands::CommandRouter;
+pub use commands::RunCommand;
 pub use drive::{DriverContext, Expand, StartMode};
 pub use ids::{IdSource, now_ms};
 pub use local::drive;
+pub(crate) use unreleased_leases::UnreleasedLeases;
 
 use crate::tools::Progress;
-
-/// Answers the questions of a run.
-#[async_trait]
-pub trait Confirmer: Send + Sync {
-    /// The answer and who gave it. `None` leaves the question open, and the run waits.
-    async fn confirm(&self, question: &Question) -> Option<Decision>;
-}
-
-/// An answer to a question.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Decision {
-    /// Yes or no. Of a call in doubt: whether it did its work.
-    pub granted: bool,
-    /// Who answered.
-    pub by: Arc<str>,
-    /// Data that comes with the answer: the data of an approval, or the value that a call in doubt
-    /// returned.
-    pub data: Value,
-}
-
-/// For runs without a person: denies calls that ask, and leaves questions open that only a person
-/// can answer.
-pub struct DenyAll;
-
-#[async_trait]
-impl Confirmer for DenyAll {
-    async fn confirm(&self, question: &Question) -> Option<Decision> {
-        match question.kind {
-            QuestionKind::Run { .. } | QuestionKind::Call { .. } => {
-                Some(Decision { granted: false, by: "nobody".into(), data: Value::Null })
-            }
-            QuestionKind::Approval { .. } | QuestionKind::Doubt { .. } => None,
-        }
-    }
-}
-
-/// Leaves every question open, for a later answer.
-pub struct Defer;
-
-#[async_trait]
-impl Confirmer for Defer {
-    async fn confirm(&self, _question: &Question) -> Option<Decision> {
-        None
-    }
-}
 
 /// Watches a run. The driver calls it after a turn's entries are durable and before it performs the
 /// turn's effects.

@@ -15,7 +15,7 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
 use super::{Engine, EngineError, RunRequest};
-use crate::driver::{Confirmer, DenyAll};
+use crate::confirm::{Confirmer, DenyAll};
 use crate::store::MemoryStore;
 use crate::tools::call_scope::{Authorization, CallContext, CompositionRunner, is_answered};
 use crate::tools::{Registry, ToolError, ToolRequest};

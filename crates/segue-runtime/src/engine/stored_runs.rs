@@ -12,9 +12,9 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
 use super::call::Nested;
-use super::commands::RunCommand;
 use super::{Engine, EngineError, UnavailableTools, stop_error};
-use crate::driver::{self, Confirmer, Defer, DriverContext, NoObserver, Observer, StartMode};
+use crate::confirm::{Confirmer, Defer};
+use crate::driver::{self, DriverContext, NoObserver, Observer, RunCommand, StartMode};
 use crate::store::{Lease, RunRow, Store, StoreError, TakeOver};
 
 /// The pause between two polls of a run that another process drives.

@@ -1,18 +1,25 @@
 //! Waiting runs, kept in memory with the sensitive values that their journals leave out. A resume
 //! in the same process still has those values.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 
+use lru::LruCache;
+use parking_lot::Mutex;
 use segue_core::run::Run;
 
 /// How many runs are kept. The oldest is dropped first, and resumes from its journal alone.
-const RUNS_MAX: usize = 256;
+const RUNS_MAX: NonZeroUsize = NonZeroUsize::new(256).expect("it is not zero");
 
 /// Runs whose journals do not hold all their values.
-#[derive(Default)]
 pub(super) struct WaitingRuns {
-    runs: Mutex<VecDeque<Run>>,
+    by_id: Mutex<LruCache<Arc<str>, Run>>,
+}
+
+impl Default for WaitingRuns {
+    fn default() -> WaitingRuns {
+        WaitingRuns { by_id: Mutex::new(LruCache::new(RUNS_MAX)) }
+    }
 }
 
 impl WaitingRuns {
@@ -21,21 +28,12 @@ impl WaitingRuns {
         if !run.is_waiting() || !run.has_sensitive() {
             return;
         }
-        let mut runs = self.runs();
-        if runs.len() >= RUNS_MAX {
-            runs.pop_front();
-        }
-        runs.push_back(run);
+        self.by_id.lock().put(run.run_id().into(), run);
     }
 
     /// Removes and returns the run with this id, if its journal has not grown since.
     pub(super) fn take(&self, run_id: &str, written: u64) -> Option<Run> {
-        let mut runs = self.runs();
-        let at = runs.iter().position(|run| run.run_id() == run_id)?;
-        runs.remove(at).filter(|run| run.entry_count() == written)
-    }
-
-    fn runs(&self) -> MutexGuard<'_, VecDeque<Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+        let run = self.by_id.lock().pop(run_id)?;
+        (run.entry_count() == written).then_some(run)
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::ToolError;
 use super::call_updates::{CallUpdate, CallUpdates, Progress};
 use super::redact::Secrets;
-use crate::driver::Decision;
+use crate::confirm::Decision;
 
 /// A call's channel to people, other tools and the driver.
 #[derive(Clone, Debug)]

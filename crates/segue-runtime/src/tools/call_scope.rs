@@ -24,7 +24,7 @@ use super::call_channel::{CallChannel, CallMessage};
 use super::call_updates::{CallUpdate, CallUpdates};
 use super::gate::Gate;
 use super::{Registry, Tool, ToolError, ToolRequest};
-use crate::driver::{Confirmer, Decision};
+use crate::confirm::{Confirmer, Decision};
 
 /// Runs a composition that is a part.
 pub(crate) trait CompositionRunner: Send + Sync {

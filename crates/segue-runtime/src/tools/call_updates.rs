@@ -4,8 +4,9 @@
 //! are pushed while the driver polls the call, so the driver needs no wake-up for them.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::run::CallId;
 use segue_core::value::Value;
 use tokio::sync::Notify;
@@ -71,40 +72,35 @@ struct Inner {
 }
 
 impl CallUpdates {
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Each change touches one item of one list, so a panic leaves the lists consistent.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Queues an update.
     pub(crate) fn push(&self, call: CallId, update: CallUpdate) {
-        self.inner().left.push((call, update));
+        self.inner.lock().left.push((call, update));
     }
 
     /// Takes the queued updates.
     pub(crate) fn take(&self) -> Vec<(CallId, CallUpdate)> {
-        std::mem::take(&mut self.inner().left)
+        std::mem::take(&mut self.inner.lock().left)
     }
 
     /// The call's handle is durable.
     pub(crate) fn mark_findable(&self, call: CallId) {
-        self.inner().findable.insert(call);
+        self.inner.lock().findable.insert(call);
     }
 
     /// The call is not needed any more.
     pub(crate) fn unmark_findable(&self, call: CallId) {
-        self.inner().findable.remove(&call);
+        self.inner.lock().findable.remove(&call);
     }
 
     /// The call's run has stopped: the call starts nothing more.
     pub(crate) fn mark_settling(&self, call: CallId) {
-        self.inner().settling.insert(call);
+        self.inner.lock().settling.insert(call);
         self.settles.notify_waiters();
     }
 
     /// Whether the call's run has stopped.
     pub(crate) fn is_settling(&self, call: CallId) -> bool {
-        self.inner().settling.contains(&call)
+        self.inner.lock().settling.contains(&call)
     }
 
     /// Resolves when the call's run stops.
@@ -120,6 +116,6 @@ impl CallUpdates {
 
     /// Whether a resumed run would find the call again.
     pub(crate) fn is_findable(&self, call: CallId) -> bool {
-        self.inner().findable.contains(&call)
+        self.inner.lock().findable.contains(&call)
     }
 }

@@ -11,9 +11,10 @@
 mod health;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -208,8 +209,7 @@ impl Gate {
 
 impl ToolLimits {
     fn health(&self) -> Option<MutexGuard<'_, Health>> {
-        // Each change is one number, so a panic leaves them consistent.
-        Some(self.health.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(self.health.as_ref()?.lock())
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use reqwest::Url;
 use segue_core::diagnostic::Code;
 use segue_core::expr::{ArgsTemplate, EvalError, Template, TemplatePiece};
@@ -26,7 +27,10 @@ use segue_core::value::Value;
 
 use super::{Tool, ToolError, ToolRequest, ToolRunner};
 use address::AddressPolicy;
-use client::{HttpClient, HttpRequest, TIMEOUT_DEFAULT, percent_encode};
+use client::{HttpClient, HttpRequest, TIMEOUT_DEFAULT};
+
+/// What is encoded in a part of an address: every byte but letters, digits and `-._~`.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The TLS configuration for connections to an address, for other HTTP clients of the program.
 pub fn tls_for(address: &str) -> rustls::ClientConfig {
@@ -228,7 +232,8 @@ impl Address {
                 Part::Text(literal) => text.push_str(literal),
                 Part::Hole(hole) => {
                     let value = hole.eval(args, limits).map_err(unfilled)?;
-                    text.push_str(&percent_encode(&filling(&value).map_err(refuse)?, b"-._~"));
+                    let filling = filling(&value).map_err(refuse)?;
+                    text.extend(utf8_percent_encode(&filling, UNRESERVED));
                 }
             }
         }

@@ -15,10 +15,9 @@ use segue_core::tool::ConfirmWhen;
 use segue_core::toolset::{Filter, Predicate, Toolset};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision, Defer, DenyAll};
-use segue_runtime::engine::{
-    CallRequest, Engine, EngineError, ResumeRequest, RunCommand, RunRequest,
-};
+use segue_runtime::confirm::{Confirmer, Decision, Defer, DenyAll};
+use segue_runtime::driver::RunCommand;
+use segue_runtime::engine::{CallRequest, Engine, EngineError, ResumeRequest, RunRequest};
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
 use segue_runtime::tools::local::{LocalTool, ScopedRegistry, ToolContext};
 use segue_runtime::tools::{Tool, ToolError};

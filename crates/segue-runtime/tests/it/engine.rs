@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use futures_util::FutureExt as _;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
+use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::schema::Schema;
 use segue_core::source::Source;
@@ -234,4 +235,30 @@ fn a_toolset_stays_when_compositions_change() {
         assert!(plan.is_none());
         assert_eq!(findings[0].code, Code::ToolNotAllowed);
     }
+}
+
+/// Takes longer than anybody waits.
+const ENDLESS: &str = "name: c\nsteps:\n  - id: a\n    set:\n      \
+    x: \"{{ range(2000) | json_query('. as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty') }}\"\n";
+
+/// An evaluation that nobody wants to stop ends too, in a run and outside of one. Nothing else would stop it: neither fuel nor a timeout of the run.
+#[tokio::test]
+async fn runs_and_dry_runs_evaluate_no_longer_than_they_may() {
+    let limits =
+        Limits { expression_fuel_max: u64::MAX, evaluation_timeout_ms: 1, ..Limits::default() };
+    let (engine, _) = Engine::builder().limits(limits).build();
+    let (plan, findings) = engine.plan(&Source::new("c.yaml", ENDLESS));
+    let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+    engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
+    let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
+    assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
+    // What its author says counts then, and the run goes on with its next step.
+    let tolerant = format!(
+        "{ENDLESS}    on_failure: {{ action: continue, default: {{ x: 1 }} }}\n  \
+         - {{ id: b, depends_on: [a], set: {{ y: \"{{{{ a.x + 1 }}}}\" }} }}\noutput: '{{{{ y }}}}'\n"
+    );
+    let (plan, findings) = engine.plan(&Source::new("c.yaml", tolerant));
+    let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+    let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
+    assert_eq!(view.output, Value::from(2), "{:?}", view.errors);
 }

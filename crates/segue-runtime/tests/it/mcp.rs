@@ -12,7 +12,7 @@ use segue_core::run::{Overwrites, Purpose, Question, QuestionKind};
 use segue_core::source::Source;
 use segue_core::tool::Backend;
 use segue_core::value::Value;
-use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::confirm::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::mcp::{
     InProcess, Listing, ServerConfig, ServerTransport, StdioConfig, UpstreamServer,

@@ -16,10 +16,9 @@ use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::Defer;
-use segue_runtime::engine::{
-    Engine, EngineError, Recovered, ResumeRequest, RunCommand, RunRequest,
-};
+use segue_runtime::confirm::Defer;
+use segue_runtime::driver::RunCommand;
+use segue_runtime::engine::{Engine, EngineError, Recovered, ResumeRequest, RunRequest};
 use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};

@@ -9,7 +9,7 @@ use segue_core::limits::Limits;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::source::Source;
 use segue_core::value::{Number, Value};
-use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::confirm::{Confirmer, Decision};
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::tools::ToolError;
 use segue_runtime::tools::mcp::{ServerConfig, ServerTransport, StdioConfig, UpstreamServer};

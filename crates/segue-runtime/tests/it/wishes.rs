@@ -6,8 +6,9 @@ use segue_core::run::Question;
 use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::{Confirmer, Decision, Defer};
-use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunCommand, RunRequest};
+use segue_runtime::confirm::{Confirmer, Decision, Defer};
+use segue_runtime::driver::RunCommand;
+use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest};
 use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
 
 use crate::stores::record;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use segue_core::diagnostic::Code;
-use segue_runtime::driver::DenyAll;
+use segue_runtime::confirm::DenyAll;
 use segue_runtime::engine::{CallRequest, EngineError, RunRequest};
 use segue_runtime::tools::ToolError;
 

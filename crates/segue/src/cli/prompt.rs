@@ -9,7 +9,7 @@ use segue_core::run::{Question, QuestionKind};
 use segue_core::schema::Schema;
 use segue_core::types::Type;
 use segue_core::value::Value;
-use segue_runtime::driver::{Confirmer, Decision};
+use segue_runtime::confirm::{Confirmer, Decision};
 use tokio::sync::oneshot;
 
 use super::current_user::current_user;

@@ -16,7 +16,8 @@ use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::explain;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
-use segue_runtime::driver::{DenyAll, NoObserver, now_ms};
+use segue_runtime::confirm::DenyAll;
+use segue_runtime::driver::{NoObserver, now_ms};
 use segue_runtime::engine::{
     Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
 };

@@ -5,8 +5,9 @@ use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, WaitView};
-use segue_runtime::driver::{Defer, NoObserver};
-use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest, RunCommand};
+use segue_runtime::confirm::Defer;
+use segue_runtime::driver::{NoObserver, RunCommand};
+use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::app::App;

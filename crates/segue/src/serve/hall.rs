@@ -18,10 +18,8 @@ use segue_core::tool::COMPOSITION;
 use segue_core::toolset::{Filter, Toolset, ToolsetBuilder};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
-use segue_runtime::driver::now_ms;
-use segue_runtime::engine::{
-    Engine, EngineError, LoadError, LoadedRun, ResumeRequest, RunCommand, RunRequest,
-};
+use segue_runtime::driver::{RunCommand, now_ms};
+use segue_runtime::engine::{Engine, EngineError, LoadError, LoadedRun, ResumeRequest, RunRequest};
 use segue_runtime::library::Library;
 use segue_runtime::store::{RunListing, RunQuery, RunRow, Store, StoreError, TakeOver};
 use tokio::sync::watch;

@@ -9,7 +9,7 @@ use segue_core::schema::Schema;
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::WaitView;
-use segue_runtime::driver::Decision;
+use segue_runtime::confirm::Decision;
 
 use super::offer::effect;
 use crate::print::escape_control;

@@ -1,10 +1,12 @@
 //! `echo`, `fail` and `sleep`, for tests and examples.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lru::LruCache;
+use parking_lot::Mutex;
 use segue_core::value::Value;
 
 use super::BuiltinSpec;
@@ -58,33 +60,24 @@ impl ToolRunner for Echo {
     }
 }
 
-/// How many counters `fail` keeps; the oldest is dropped first.
-const COUNTERS_MAX: usize = 10_000;
-
-#[derive(Default)]
-struct Fail {
-    calls: Mutex<Calls>,
-}
+/// How many counters `fail` keeps; the least recently used one is dropped first.
+const COUNTERS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
 
 /// How many calls each step of a run has made.
-#[derive(Default)]
-struct Calls {
-    by_step: BTreeMap<(Arc<str>, Arc<str>), u64>,
-    oldest_first: VecDeque<(Arc<str>, Arc<str>)>,
+struct Fail {
+    calls: Mutex<LruCache<(Arc<str>, Arc<str>), u64>>,
 }
 
-impl Calls {
-    fn count(&mut self, call: &ToolRequest) -> u64 {
-        let step = (call.run_id.clone(), call.step.clone());
-        if !self.by_step.contains_key(&step) {
-            self.oldest_first.push_back(step.clone());
-            if self.oldest_first.len() > COUNTERS_MAX
-                && let Some(oldest) = self.oldest_first.pop_front()
-            {
-                self.by_step.remove(&oldest);
-            }
-        }
-        let count = self.by_step.entry(step).or_default();
+impl Default for Fail {
+    fn default() -> Fail {
+        Fail { calls: Mutex::new(LruCache::new(COUNTERS_MAX)) }
+    }
+}
+
+impl Fail {
+    fn count(&self, call: &ToolRequest) -> u64 {
+        let mut calls = self.calls.lock();
+        let count = calls.get_or_insert_mut((call.run_id.clone(), call.step.clone()), || 0);
         *count += 1;
         // The attempt is in the journal and survives a restart; the counter does not.
         u64::from(call.attempt).max(*count)
@@ -95,7 +88,7 @@ impl Calls {
 impl ToolRunner for Fail {
     async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let args = ToolArgs(&call.args);
-        let count = self.calls.lock().unwrap_or_else(PoisonError::into_inner).count(&call);
+        let count = self.count(&call);
         if args.count("times")?.is_none_or(|times| count <= times) {
             return Err(ToolError::failed(args.text_or("message", "failed as asked")?));
         }
@@ -113,5 +106,39 @@ impl ToolRunner for Sleep {
         tokio::time::sleep(Duration::from_millis(ms)).await;
         let value = args.value("value").cloned().unwrap_or_default();
         Ok(Value::object([("slept_ms", Value::from(ms)), ("value", value)]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segue_core::id::ToolId;
+    use segue_core::run::{Overwrites, Purpose};
+
+    use super::*;
+
+    fn call(run_id: usize) -> ToolRequest {
+        ToolRequest {
+            tool: ToolId::new("builtin", "fail"),
+            args: Value::empty_object(),
+            run_id: run_id.to_string().into(),
+            step: "a".into(),
+            attempt: 1,
+            key: "k".into(),
+            purpose: Purpose::Work,
+            owner: None,
+            traceparent: None,
+            overwrites: Overwrites::if_allowed(false),
+            asker: None,
+            follows: None,
+        }
+    }
+
+    /// A full cache keeps the newest counter and forgets the one that was used least recently.
+    #[test]
+    fn the_newest_counter_is_kept() {
+        let fail = Fail::default();
+        (0..=COUNTERS_MAX.get()).for_each(|run_id| assert_eq!(fail.count(&call(run_id)), 1));
+        assert_eq!(fail.count(&call(COUNTERS_MAX.get())), 2);
+        assert_eq!(fail.count(&call(0)), 1, "forgotten");
     }
 }

@@ -8,10 +8,10 @@
 //! HTTP tools).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, utf8_percent_encode};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Response, StatusCode, Url};
 use segue_core::diagnostic::Code;
@@ -19,9 +19,13 @@ use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 
+use super::UNRESERVED;
 use super::address::AddressPolicy;
 use super::connect::{Connector, ForbiddenAddress, forbidden};
 use crate::tools::{ToolError, ToolRequest};
+
+/// Bytes that are encoded in the key of a call, because a header cannot carry them.
+const KEY: &AsciiSet = &UNRESERVED.remove(b'/').remove(b':').remove(b'#').remove(b'@');
 
 /// How many redirects are followed.
 const REDIRECTS_MAX: usize = 5;
@@ -78,7 +82,7 @@ impl HttpRequest {
             .ok_or_else(|| wrong(format!("`{method}` is not a supported HTTP method")))?;
         let mut headers = header_map(headers)?;
         if !method.is_safe() {
-            let key = HeaderValue::from_str(&percent_encode(&call.key, b"-._~/:#@"));
+            let key = HeaderValue::from_str(&utf8_percent_encode(&call.key, KEY).to_string());
             if let Ok(key) = key {
                 headers.entry("idempotency-key").or_insert(key);
             }
@@ -375,19 +379,6 @@ const FRAMING: [HeaderName; 6] = [
     header::UPGRADE,
     header::TE,
 ];
-
-/// Encodes every byte but letters, digits and `kept` as `%XX`.
-pub(crate) fn percent_encode(text: &str, kept: &[u8]) -> String {
-    use fmt::Write as _;
-    text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
-        if byte.is_ascii_alphanumeric() || kept.contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            let _ = write!(out, "%{byte:02X}");
-        }
-        out
-    })
-}
 
 fn wrong(message: String) -> ToolError {
     ToolError::refused(Code::ToolError, message)

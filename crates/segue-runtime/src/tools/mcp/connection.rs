@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex as BlockingMutex;
 use rmcp::ClientHandler;
 use rmcp::model::{
     CallToolRequestParams, CancelledNotificationParam, ClientCapabilities, ClientConfig,
@@ -284,11 +285,11 @@ impl Connection {
 
     /// The tools as they were last listed.
     pub(super) fn listing(&self) -> Arc<Listing> {
-        self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.listing.lock().clone()
     }
 
     fn set_listing(&self, listing: Listing) {
-        *self.listing.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(listing);
+        *self.listing.lock() = Arc::new(listing);
     }
 
     /// The tools, listed again if the server announced a change. The flag says whether they were.

@@ -6,11 +6,12 @@
 //! headers of its last request.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::stream::{BoxStream, Stream, StreamExt as _};
+use parking_lot::Mutex;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, RequestBuilder, Response, StatusCode, Url};
 use rmcp::RoleClient;
@@ -23,6 +24,7 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpPostResponse,
 };
 use rmcp::transport::{StreamableHttpClientTransport, Transport};
+use segue_core::composition::Backoff;
 use sse_stream::{Sse, SseStream};
 use tokio::sync::{Semaphore, mpsc};
 
@@ -44,7 +46,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const DRAIN_MAX: Duration = Duration::from_millis(50);
 
 /// The first and the longest pause before a stream is resumed.
-const RESUME_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const RESUME_PAUSES: Backoff = Backoff::doubling(1_000, 30_000);
 
 /// How many messages from the server may wait during direct calls.
 const INBOX_MAX: usize = 64;
@@ -205,11 +207,11 @@ impl HttpPoster {
     }
 
     fn address(&self) -> Option<Arc<Address>> {
-        self.address.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.address.lock().clone()
     }
 
     fn set_address(&self, address: Option<Address>) {
-        *self.address.lock().unwrap_or_else(PoisonError::into_inner) = address.map(Arc::new);
+        *self.address.lock() = address.map(Arc::new);
     }
 
     /// Posts a call directly and waits for its answer. False when the server has not received it,
@@ -506,12 +508,15 @@ impl Exchange<'_> {
     async fn follow(&self, response: Response, address: &Address) {
         let router = &self.post.router;
         let mut events = self.raw_events(response).boxed();
-        let (mut last, mut pause) = (None, RESUME_PAUSE.0);
+        let (mut last, mut pauses, mut resumes) = (None, RESUME_PAUSES, 0);
         loop {
             match events.next().await {
                 Some(Ok(event)) => {
                     last = event.id.or(last);
-                    pause = event.retry.map_or(pause, Duration::from_millis);
+                    if let Some(asked) = event.retry {
+                        let max = RESUME_PAUSES.max_ms.max(asked);
+                        (pauses, resumes) = (Backoff::doubling(asked, max), 0);
+                    }
                     let data = event.data.unwrap_or_default();
                     if data.trim().is_empty() {
                         continue;
@@ -533,8 +538,8 @@ impl Exchange<'_> {
                         _ => "the answer ended early".to_owned(),
                     };
                     let Some(last) = &last else { return self.settle(RpcAnswer::Lost(why)) };
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(RESUME_PAUSE.1);
+                    resumes += 1;
+                    tokio::time::sleep(Duration::from_millis(pauses.wait_ms(resumes))).await;
                     match self.resumed(last, address).await {
                         Ok(resumed) => events = resumed,
                         // The server is unreachable just now.

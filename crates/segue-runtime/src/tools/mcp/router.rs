@@ -7,8 +7,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, ErrorData,
     GetExtensions as _, GetMeta as _, ProgressToken, RequestId, RequestMetaObject,
@@ -167,7 +168,7 @@ impl PendingRequest {
 
     /// Records a progress notification.
     fn note_progress(&self, said: &ProgressNotice) {
-        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.progress.lock();
         if heard.note(said) {
             self.progressed.notify_one();
         }
@@ -176,7 +177,7 @@ impl PendingRequest {
     /// Forwards progress to the caller, at a limited rate.
     pub(super) fn send_progress(&self) {
         let Some(asker) = &self.asker else { return };
-        let mut heard = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.progress.lock();
         heard.take().into_iter().for_each(|progress| asker.send_progress(progress));
     }
 }
@@ -293,11 +294,6 @@ impl From<WireError> for RpcAnswer {
 }
 
 impl MessageRouter {
-    fn waiting(&self) -> MutexGuard<'_, PendingRequests> {
-        // Each change touches one entry of one map, so a panic leaves the maps consistent.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the server announced a change of its tools, since the last call of this function.
     pub(super) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
@@ -315,21 +311,21 @@ impl MessageRouter {
     /// A call that can reach a person, on whose behalf the server may be asking. The server does
     /// not say which one; all of them are ours.
     pub(super) fn asking_call(&self) -> Option<Arc<PendingRequest>> {
-        let waiting = self.waiting();
+        let waiting = self.waiting.lock();
         let mut calls = waiting.slots.values().filter_map(Weak::upgrade);
         calls.find(|slot| slot.asker.is_some())
     }
 
     /// The last question that was declined, since the last call of this function.
     pub(super) fn take_declined(&self) -> Option<String> {
-        self.declined.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.declined.lock().take()
     }
 
     /// Registers a direct request. Its id is its progress token, too. `None` when the connection is
     /// lost.
     pub(super) fn register(&self, slot: &Arc<PendingRequest>) -> Option<i64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         if waiting.is_over {
             return None;
         }
@@ -351,7 +347,7 @@ impl MessageRouter {
     /// Ends the connection, and wakes every pending request.
     pub(super) fn end(&self) {
         let slots: Vec<Arc<PendingRequest>> = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             waiting.is_over = true;
             waiting.slots.values().filter_map(Weak::upgrade).collect()
         };
@@ -361,7 +357,7 @@ impl MessageRouter {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.waiting().is_over
+        self.waiting.lock().is_over
     }
 
     /// The client metadata of every request.
@@ -387,7 +383,7 @@ impl MessageRouter {
     pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<PendingRequest>> {
         match message {
             ClientJsonRpcMessage::Request(request) => {
-                let mut waiting = self.waiting();
+                let mut waiting = self.waiting.lock();
                 let Some(slot) = request.request.extensions().get::<Arc<PendingRequest>>() else {
                     match request.request {
                         ClientRequest::DiscoverRequest(_) => {
@@ -416,7 +412,7 @@ impl MessageRouter {
                     &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
-                    self.waiting().remove(id);
+                    self.waiting.lock().remove(id);
                 }
                 None
             }
@@ -431,7 +427,7 @@ impl MessageRouter {
 
     /// Abandons the question for the server's era.
     pub(super) fn give_up_probe(&self, id: &RequestId) {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.remove(id);
         waiting.late_probe = Some(id.clone());
     }
@@ -472,7 +468,7 @@ impl MessageRouter {
 
     /// Removes a request whose answer is no longer awaited.
     pub(super) fn remove(&self, id: &RequestId) {
-        self.waiting().remove(id);
+        self.waiting.lock().remove(id);
     }
 
     /// Routes a line, and returns what goes on to the library; the error ends the connection.
@@ -505,12 +501,12 @@ impl MessageRouter {
     /// is pending.
     pub(super) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
         let only = {
-            let waiting = self.waiting();
+            let waiting = self.waiting.lock();
             let mut ids = waiting.slots.keys();
             ids.next().filter(|_| waiting.slots.len() == 1).cloned()
         };
         let id = only?;
-        let slot = self.waiting().remove(&id)?;
+        let slot = self.waiting.lock().remove(&id)?;
         answer_request(&slot, id, RpcAnswer::TooLarge)
     }
 
@@ -546,7 +542,7 @@ impl MessageRouter {
             }
             let params = params.and_then(|p| object::<Elicitation>(p).ok());
             let wanted = params.map_or_else(|| "input".to_owned(), |p| p.message);
-            *self.declined.lock().unwrap_or_else(PoisonError::into_inner) = Some(wanted);
+            *self.declined.lock() = Some(wanted);
         }
         match serde_json::from_str(text) {
             Ok(message) => Ok(vec![message]),
@@ -567,7 +563,7 @@ impl MessageRouter {
             "notifications/progress" => {
                 let params = params.and_then(|p| object::<ProgressNotice>(p).ok());
                 if let Some(said) = params
-                    && let Some(slot) = self.waiting().of_token(&said.token)
+                    && let Some(slot) = self.waiting.lock().of_token(&said.token)
                 {
                     slot.note_progress(&said);
                 }
@@ -597,7 +593,7 @@ impl MessageRouter {
             return self.log_noise(text.as_bytes());
         };
         let (slot, plain) = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             let plain = waiting.plain.remove(&id);
             (waiting.remove(&id), plain)
         };
@@ -621,13 +617,13 @@ impl MessageRouter {
             self.note_tasks(result);
             let error = || ErrorData::internal_error("the answer cannot be read", None);
             let message = serde_json::from_str(text);
-            let is_probe = self.waiting().probe.as_ref() == Some(&id);
+            let is_probe = self.waiting.lock().probe.as_ref() == Some(&id);
             if is_probe && message.as_ref().is_ok_and(is_placeholder) {
                 return vec![not_known(id)];
             }
             return vec![message.unwrap_or_else(|_| unreadable(error(), id))];
         }
-        if result.is_some() && self.waiting().late_probe.as_ref() == Some(&id) {
+        if result.is_some() && self.waiting.lock().late_probe.as_ref() == Some(&id) {
             self.late_modern.store(true, Ordering::SeqCst);
         }
         // No such request, or it was answered already.
@@ -658,7 +654,7 @@ impl MessageRouter {
     ) -> Option<ServerJsonRpcMessage> {
         let id: RequestId = serde_json::from_str(&guess_id(piece)?).ok()?;
         let (plain, slot) = {
-            let mut waiting = self.waiting();
+            let mut waiting = self.waiting.lock();
             (waiting.plain.contains(&id), waiting.remove(&id))
         };
         if let Some(slot) = slot {

@@ -2,12 +2,14 @@
 //! restarted after it died, and paused while it keeps dying.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use rmcp::model::InputResponses;
+use segue_core::composition::Backoff;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
@@ -26,7 +28,7 @@ use crate::tools::redact::Secrets;
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 /// The first and the longest pause before a server is restarted.
-const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
+const START_PAUSES: Backoff = Backoff::doubling(200, 30_000);
 
 /// Calls with at least this timeout become tasks, where the server leaves the choice to the client.
 const TASK_FROM: Duration = Duration::from_mins(1);
@@ -128,12 +130,12 @@ impl UpstreamServer {
 
     /// Adds secrets to redact: the server outlives the configuration that it was made from.
     pub fn add_secrets(&self, secrets: &Secrets) {
-        let mut known = self.secrets.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.secrets.write();
         *known = known.with(secrets);
     }
 
     fn secrets(&self) -> Secrets {
-        self.secrets.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.secrets.read().clone()
     }
 
     /// Whether it has this configuration and these limits.
@@ -343,7 +345,6 @@ impl UpstreamServer {
                 Ok(connection)
             }
             Err(why) => {
-                let pause = PAUSE.0.saturating_mul(1 << life.failures.min(10)).min(PAUSE.1);
                 self.counts.failures.fetch_add(1, Ordering::Relaxed);
                 life.failures = life.failures.saturating_add(1);
                 // The recorded era may be the cause.

@@ -13,11 +13,12 @@ use std::os::windows::io::OwnedHandle as OwnedPipe;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex as BlockingMutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use parking_lot::Mutex as BlockingMutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
@@ -95,7 +96,7 @@ pub(super) struct ProcessOutput {
 
 impl ProcessOutput {
     fn note_end(&self, how: String) {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(how);
+        self.end.lock().get_or_insert(how);
     }
 
     /// Whether it has exited and all its output was read.
@@ -105,7 +106,7 @@ impl ProcessOutput {
 
     /// The exit status, once the process has ended.
     pub(super) fn end(&self) -> Option<String> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.end.lock().clone()
     }
 }
 

@@ -4,8 +4,10 @@
 //! One thread therefore scans for all abandoned calls together. A new call with the same key waits
 //! for the scan, and so does the end of the program.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
 
 use super::system;
 
@@ -23,10 +25,6 @@ struct Work {
 static WORK: Mutex<Work> =
     Mutex::new(Work { keys: Vec::new(), under_way: Vec::new(), has_thread: false });
 static DONE: Condvar = Condvar::new();
-
-fn work() -> MutexGuard<'static, Work> {
-    WORK.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Dropping this abandons the call, unless it was answered.
 pub(crate) struct AbandonedCall {
@@ -55,7 +53,7 @@ impl Drop for AbandonedCall {
     fn drop(&mut self) {
         // In `Drop`, because a call ends when its future is dropped.
         let Some(key) = self.key.take() else { return };
-        let mut work = work();
+        let mut work = WORK.lock();
         work.keys.push(key);
         if !work.has_thread {
             let thread = std::thread::Builder::new().name("segue-abandoned".to_owned());
@@ -66,7 +64,7 @@ impl Drop for AbandonedCall {
 
 fn end_all() {
     loop {
-        let mut now = work();
+        let mut now = WORK.lock();
         now.under_way = std::mem::take(&mut now.keys);
         let keys = now.under_way.clone();
         now.has_thread = !keys.is_empty();
@@ -82,7 +80,7 @@ fn end_all() {
 /// Waits until no process of a call with this key is being ended.
 pub(crate) async fn is_free(key: &Arc<str>) {
     let is_busy = |work: &Work| work.keys.iter().chain(&work.under_way).any(|other| other == key);
-    if is_busy(&work()) {
+    if is_busy(&WORK.lock()) {
         let _ = tokio::task::spawn_blocking(settle).await;
     }
 }
@@ -90,5 +88,5 @@ pub(crate) async fn is_free(key: &Arc<str>) {
 /// Waits until the processes of all abandoned calls have ended.
 pub fn settle() {
     let is_busy = |work: &mut Work| work.has_thread;
-    let _ = DONE.wait_timeout_while(work(), SETTLE_MAX, is_busy);
+    let _ = DONE.wait_while_for(&mut WORK.lock(), is_busy, SETTLE_MAX);
 }

@@ -10,8 +10,9 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use rustix::process::{Pid, geteuid};
 
 use super::system::{began, is_alive, namespace, owner};
@@ -124,7 +125,7 @@ pub(super) fn note(number: i32, key: Option<&str>) {
     static OWN: OnceLock<Option<Mutex<OwnLedger>>> = OnceLock::new();
     let Some(own) = OWN.get_or_init(|| OwnLedger::begin().map(Mutex::new)) else { return };
     if let Some(began) = began(number) {
-        own.lock().unwrap_or_else(PoisonError::into_inner).add(number, began, key);
+        own.lock().add(number, began, key);
     }
 }
 

@@ -8,9 +8,9 @@
 //! those from before there were owners.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _, Row, TransactionBehavior, params};
 use segue_core::diagnostic::Code;
 
@@ -203,7 +203,7 @@ impl CheckpointStore {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, ToolError> {
-        let mut slot = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.connection.lock();
         let connection = match slot.take() {
             Some(connection) => connection,
             None => self.open()?,

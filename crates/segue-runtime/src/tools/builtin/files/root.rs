@@ -10,10 +10,10 @@
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, Metadata, OpenOptions};
+use parking_lot::{Mutex, MutexGuard};
 use segue_core::diagnostic::Code;
 use uuid::Uuid;
 
@@ -104,7 +104,7 @@ impl FileRoot {
 
     /// Blocks other changes, so that reading, changing and writing is one step.
     pub(super) fn lock(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writing.lock()
     }
 
     /// Opens the root. Each call does, because it may be created, moved or mounted in between.

@@ -5,7 +5,9 @@
 //! the next resume.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::store::{Lease, Store, StoreError};
 
@@ -20,19 +22,15 @@ impl UnreleasedLeases {
     pub(crate) async fn release(&self, store: &dyn Store, lease: Lease) {
         let released = store.release(&lease).await;
         if let Err(StoreError::Unavailable { .. } | StoreError::Broken { .. }) = released {
-            self.leases().insert(lease.run_id.clone(), lease);
+            self.leases.lock().insert(lease.run_id.clone(), lease);
         }
     }
 
     /// Releases a lease that is still held, before the run is resumed.
-    pub(super) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
-        let lease = self.leases().remove(run_id);
+    pub(crate) async fn release_now(&self, store: &dyn Store, run_id: &Arc<str>) {
+        let lease = self.leases.lock().remove(run_id);
         if let Some(lease) = lease {
             self.release(store, lease).await;
         }
-    }
-
-    fn leases(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Lease>> {
-        self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -5,10 +5,12 @@
 //! durable, so a crash can deliver it twice; the second time changes nothing.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use segue_core::composition::Backoff;
 use segue_core::run::{EventKind, QuestionId};
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
@@ -19,8 +21,7 @@ use super::evaluations::Evaluations;
 use crate::store::{PendingCommand, Store, StoreError};
 
 /// The first and the longest pause between two polls of the store.
-const PAUSE_MIN: Duration = Duration::from_millis(50);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+const PAUSES: Backoff = Backoff::doubling(50, 1_000);
 
 /// A command to a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,15 +109,11 @@ impl CommandRouter {
         Arc::new(CommandRouter { mailboxes: Mutex::default(), store, evaluations: Arc::default() })
     }
 
-    fn mailboxes(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Mailbox>> {
-        self.mailboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Opens the mailbox of a run.
     pub(crate) fn register(self: &Arc<CommandRouter>, run_id: &Arc<str>) -> MailboxReceiver {
         let (to, from) = unbounded_channel();
         let is_first = {
-            let mut open = self.mailboxes();
+            let mut open = self.mailboxes.lock();
             let is_first = open.is_empty();
             open.insert(run_id.clone(), Mailbox { sender: to, last: 0 });
             is_first
@@ -137,7 +134,7 @@ impl CommandRouter {
         let (recorded, is_recorded) = oneshot::channel();
         let ends = is_stop(&event);
         let received = Received { event, command: None, recorded: Some(recorded) };
-        let open = self.mailboxes();
+        let open = self.mailboxes.lock();
         let mailbox = open.get(run_id)?;
         if ends {
             // Before the run can receive the event: receiving it clears the stop.
@@ -165,7 +162,7 @@ impl CommandRouter {
     async fn poll_store(&self) -> bool {
         // A store that cannot be read now is polled again.
         let pending = self.store.pending_commands().await.unwrap_or_default();
-        let mut open = self.mailboxes();
+        let mut open = self.mailboxes.lock();
         for command in pending {
             let Some(mailbox) =
                 open.get_mut(&command.run_id).filter(|mailbox| mailbox.last < command.number)
@@ -200,10 +197,8 @@ fn decode(command: &PendingCommand) -> Option<EventKind> {
 
 /// Polls the store while any mailbox is open.
 async fn watch_store(commands: Weak<CommandRouter>) {
-    let mut pause = PAUSE_MIN;
-    loop {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+    for nth in 1.. {
+        tokio::time::sleep(Duration::from_millis(PAUSES.wait_ms(nth))).await;
         let Some(commands) = commands.upgrade() else { return };
         if !commands.poll_store().await {
             return;
@@ -220,6 +215,6 @@ impl MailboxReceiver {
 
 impl Drop for MailboxReceiver {
     fn drop(&mut self) {
-        self.router.mailboxes().remove(&self.run_id);
+        self.router.mailboxes.lock().remove(&self.run_id);
     }
 }

@@ -7,12 +7,13 @@
 //! with it down.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use segue_core::interrupt::Interrupt;
 
-use crate::driver::now_ms;
+use super::now_ms;
 
 /// The pause between two checks of the evaluations in progress.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -78,13 +79,9 @@ impl State {
 }
 
 impl Evaluation {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Raises the flag of an evaluation that was seen at the last check, too, and should stop.
     fn interrupt_if_due(&self, now: u64) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.is_under_way {
             return;
         }
@@ -104,10 +101,6 @@ impl Evaluation {
 }
 
 impl Evaluations {
-    fn runs(&self) -> MutexGuard<'_, TrackedRuns> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a run that is driven from now on, until the returned value is dropped.
     pub(crate) fn enter(
         self: &Arc<Evaluations>,
@@ -115,7 +108,7 @@ impl Evaluations {
         interrupt: Interrupt,
         timeout_ms: u64,
     ) -> Evaluating {
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         let state = State { is_leaving: runs.is_leaving, timeout_ms, ..State::default() };
         let evaluation = Arc::new(Evaluation { interrupt, state: Mutex::new(state) });
         runs.by_id.insert(run_id.clone(), evaluation.clone());
@@ -125,9 +118,9 @@ impl Evaluations {
 
     /// Stops a run's evaluation, because a command ends the run.
     pub(crate) fn stop(&self, run_id: &str) {
-        let runs = self.runs();
+        let runs = self.runs.lock();
         let Some(evaluation) = runs.by_id.get(run_id) else { return };
-        evaluation.state().should_stop = true;
+        evaluation.state.lock().should_stop = true;
     }
 
     /// Runs a function that evaluates outside a run, and stops it when it takes too long.
@@ -148,10 +141,10 @@ impl Evaluations {
 
     /// Stops every evaluation because the process shuts down; their results are not written.
     pub(crate) fn stop_all(&self) {
-        let mut runs = self.runs();
+        let mut runs = self.runs.lock();
         runs.is_leaving = true;
         for evaluation in runs.by_id.values() {
-            let mut state = evaluation.state();
+            let mut state = evaluation.state.lock();
             state.is_leaving = true;
             if state.is_under_way {
                 evaluation.interrupt.raise();
@@ -177,7 +170,7 @@ fn watch_deadlines(all: &Weak<Evaluations>) {
     loop {
         std::thread::sleep(CHECK_INTERVAL);
         let Some(all) = all.upgrade() else { return };
-        let mut runs = all.runs();
+        let mut runs = all.runs.lock();
         let now = now_ms();
         runs.by_id.values().for_each(|evaluation| evaluation.interrupt_if_due(now));
         idle = if runs.by_id.is_empty() { idle + 1 } else { 0 };
@@ -208,7 +201,7 @@ pub(crate) struct Evaluating {
 impl Evaluating {
     /// Marks the start of an evaluation.
     pub(crate) fn begin(&self) {
-        let mut state = self.evaluation.state();
+        let mut state = self.evaluation.state.lock();
         state.is_under_way = true;
         state.number += 1;
         if state.is_leaving {
@@ -218,7 +211,7 @@ impl Evaluating {
 
     /// Marks the end of an evaluation.
     pub(crate) fn end(&self) -> Ended {
-        let mut state = self.evaluation.state();
+        let mut state = self.evaluation.state.lock();
         state.is_under_way = false;
         let is_interrupted = self.evaluation.interrupt.is_raised();
         let is_paused = self.evaluation.interrupt.is_paused() && !is_interrupted;
@@ -229,19 +222,19 @@ impl Evaluating {
 
     /// Sets the run's deadline; `None` once the run has handled its timeout.
     pub(crate) fn set_deadline(&self, deadline_ms: Option<u64>) {
-        self.evaluation.state().deadline_ms = deadline_ms;
+        self.evaluation.state.lock().deadline_ms = deadline_ms;
     }
 
     /// Clears the stop: the run has received the command.
     pub(crate) fn clear_stop(&self) {
-        self.evaluation.state().should_stop = false;
+        self.evaluation.state.lock().should_stop = false;
     }
 }
 
 impl Drop for Evaluating {
     // In `Drop`, because the driver's future may be dropped at any await.
     fn drop(&mut self) {
-        let mut runs = self.all.runs();
+        let mut runs = self.all.runs.lock();
         let known = runs.by_id.get(&self.run_id);
         if known.is_some_and(|known| Arc::ptr_eq(known, &self.evaluation)) {
             runs.by_id.remove(&self.run_id);
@@ -251,16 +244,7 @@ impl Drop for Evaluating {
 
 #[cfg(test)]
 mod tests {
-    use segue_core::limits::Limits;
-    use segue_core::source::Source;
-    use segue_core::value::Value;
-
     use super::*;
-    use crate::engine::{Engine, RunRequest};
-
-    /// An expression that takes longer than any timeout here.
-    const ENDLESS: &str = "name: c\nsteps:\n  - id: a\n    set:\n      \
-        x: \"{{ range(2000) | json_query('. as $a | $a[] as $x | $a[] as $y | $a[] as $z | empty') }}\"\n";
 
     /// Evaluates until the flag is raised; without it the test would hang.
     fn evaluate(evaluating: &Evaluating, interrupt: &Interrupt) -> bool {
@@ -271,34 +255,12 @@ mod tests {
         evaluating.end().is_leaving
     }
 
-    /// An evaluation that no command stops ends too, in a run and outside of one.
+    /// An evaluation that no command stops ends too.
     #[test]
     fn an_evaluation_that_takes_too_long_is_stopped() {
         let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
         let evaluating = all.enter(&"r".into(), interrupt.clone(), 1);
         assert!(!evaluate(&evaluating, &interrupt));
-    }
-
-    /// The same in an engine, where neither fuel nor a timeout of the run would stop it.
-    #[tokio::test]
-    async fn runs_and_dry_runs_evaluate_no_longer_than_they_may() {
-        let limits =
-            Limits { expression_fuel_max: u64::MAX, evaluation_timeout_ms: 1, ..Limits::default() };
-        let (engine, _) = Engine::builder().limits(limits).build();
-        let (plan, findings) = engine.plan(&Source::new("c.yaml", ENDLESS));
-        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        engine.dry_run(&plan, Value::empty_object(), Value::empty_object());
-        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
-        assert!(view.errors[0].message.contains("it took too long"), "{:?}", view.errors);
-        // The step's `on_failure` then applies, and the run continues with its next step.
-        let tolerant = format!(
-            "{ENDLESS}    on_failure: {{ action: continue, default: {{ x: 1 }} }}\n  \
-             - {{ id: b, depends_on: [a], set: {{ y: \"{{{{ a.x + 1 }}}}\" }} }}\noutput: '{{{{ y }}}}'\n"
-        );
-        let (plan, findings) = engine.plan(&Source::new("c.yaml", tolerant));
-        let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
-        let view = engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap();
-        assert_eq!(view.output, Value::from(2), "{:?}", view.errors);
     }
 
     /// Many short evaluations in a row are paused, and none of them fails: the time that one may
@@ -341,14 +303,14 @@ mod tests {
         assert!(!interrupt.is_raised(), "the next evaluation begins without it");
         // Once the run has received the stop, it evaluates undisturbed.
         evaluating.set_deadline(None);
-        assert!(!evaluating.evaluation.state().is_due(now_ms()));
+        assert!(!evaluating.evaluation.state.lock().is_due(now_ms()));
         all.stop(&run_id);
         assert!(!evaluate(&evaluating, &interrupt));
         evaluating.clear_stop();
-        assert!(!evaluating.evaluation.state().is_due(now_ms()));
+        assert!(!evaluating.evaluation.state.lock().is_due(now_ms()));
         std::thread::scope(|scope| {
             let evaluation = scope.spawn(|| evaluate(&evaluating, &interrupt));
-            while !evaluating.evaluation.state().is_under_way {
+            while !evaluating.evaluation.state.lock().is_under_way {
                 std::thread::yield_now();
             }
             all.stop_all();
