@@ -180,8 +180,8 @@ impl Model for UntrustedModel {
     }
 
     async fn answer(&self, _prompt: &Prompt) -> Result<ModelReply, Failure> {
-        let message = "it comes from a configuration that was found here and not allowed yet";
-        let hint = Some("look at its `llm`, then run `segue trust`".into());
+        let message = "it comes from a configuration that was found here and is not trusted";
+        let hint = Some("read its `llm`, then run `segue trust`".into());
         Err(Failure { hint, ..Failure::permanent(Code::PolicyViolation, message) })
     }
 }

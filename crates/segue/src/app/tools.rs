@@ -78,8 +78,8 @@ struct UntrustedTool;
 impl ToolRunner for UntrustedTool {
     async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
         let message = format!(
-            "`{}` comes from a configuration that was found here and not allowed yet: \
-             look at it, then run `segue trust`",
+            "`{}` comes from a configuration that was found here and is not trusted: read it, then \
+             run `segue trust`",
             call.tool
         );
         Err(ToolError::refused(Code::PolicyViolation, message))

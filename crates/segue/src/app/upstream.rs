@@ -316,8 +316,8 @@ impl UpstreamServers {
                 listings.insert(name.clone(), listing);
             }
             if !allowed {
-                let why = "it comes from a configuration that was found here and not allowed yet: \
-                           look at it, then run `segue trust`";
+                let why = "it comes from a configuration that was found here and is not trusted: read \
+                           it, then run `segue trust`";
                 upstream.failed.insert(name.clone(), why.to_owned());
                 upstream.untrusted.insert(name.clone());
             }

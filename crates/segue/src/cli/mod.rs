@@ -1,7 +1,7 @@
 //! The command line: one file per command. A command reads its arguments, makes one call of the engine
 //! and prints the result.
 //!
-//! Data goes to standard output, everything else to standard error. [`crate::app`] makes the engine.
+//! Data goes to standard output, everything else to standard error. `app` makes the engine.
 
 mod ask;
 mod call;

@@ -2,7 +2,7 @@
 //!
 //! The file is read with the readers of compositions, so every finding has a line and a column. `${VAR}`
 //! expands in configuration and nowhere else. A configuration that was found in the working directory
-//! grants nothing until the user trusts it ([`trust`]). Not here: making an engine (`app`).
+//! grants nothing until the user trusts it (`trust.rs`). Not here: making an engine (`app`).
 
 pub(crate) mod documents;
 pub(crate) mod expand;
