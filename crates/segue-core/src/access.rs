@@ -62,18 +62,24 @@ impl Right {
     pub fn as_str(self) -> &'static str {
         match self {
             Right::Public => "anybody",
-            Right::Read => "look",
+            Right::Read => "read",
             Right::Run => "run",
             Right::Compose => "compose",
             Right::Approve => "approve",
-            Right::Write => "change",
+            Right::Write => "write",
             Right::Metrics => "metrics",
             Right::Admin => "admin",
         }
     }
 
-    /// The grantable right of this name.
+    /// The grantable right of this name. `look` and `change` are the names that `read` and `write` had
+    /// in older configurations.
     pub fn parse(word: &str) -> Option<Right> {
+        let word = match word {
+            "look" => "read",
+            "change" => "write",
+            word => word,
+        };
         Right::GRANTABLE.iter().copied().find(|right| right.as_str() == word)
     }
 }
@@ -271,6 +277,8 @@ mod tests {
             assert_eq!(Right::parse(given.as_str()), Some(*given));
         }
         assert_eq!(Right::parse("anybody"), None);
+        assert_eq!((Right::Read.as_str(), Right::parse("look")), ("read", Some(Right::Read)));
+        assert_eq!((Right::Write.as_str(), Right::parse("change")), ("write", Some(Right::Write)));
     }
 
     /// D3: a principal does not see items of another owner; items without an owner are the

@@ -1,7 +1,9 @@
-//! The part of Segue that speaks: the command line, and the servers for others.
+//! The outermost crate: the command line, and the servers over HTTP and MCP.
 //!
-//! A command translates, makes one call of the engine, and translates back.
+//! A command or a request is translated, makes one call of the engine, and its result is translated
+//! back. `app` makes the engine from configuration.
 
+mod app;
 pub mod cli;
 pub mod config;
 pub mod observe;

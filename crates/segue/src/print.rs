@@ -1,4 +1,4 @@
-//! Findings and words for a terminal.
+//! Output for a terminal: data, status lines, errors, and findings with their source lines.
 
 use std::borrow::Cow;
 use std::io::IsTerminal as _;
@@ -9,17 +9,19 @@ use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::source::{Source, Span};
 
-/// How to write to a terminal.
+use crate::observe::log;
+
+/// What a terminal can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TerminalStyle {
-    /// With colours.
+    /// Whether it shows colours.
     pub colour: bool,
-    /// With signs beyond ASCII.
+    /// Whether it shows characters beyond ASCII.
     pub unicode: bool,
 }
 
 impl TerminalStyle {
-    /// What standard error can show: colours on a terminal, unless `NO_COLOR` says no.
+    /// The style of standard error: colours on a terminal, unless `NO_COLOR` is set.
     pub fn of_stderr() -> TerminalStyle {
         let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -29,8 +31,8 @@ impl TerminalStyle {
     }
 }
 
-/// Draws a finding as rustc does, with the lines that it is about.
-pub fn render(finding: &Diagnostic, source: &Source, look: TerminalStyle) -> String {
+/// Renders a finding as rustc does, with its source lines.
+pub fn render(finding: &Diagnostic, source: &Source, style: TerminalStyle) -> String {
     let level = match finding.severity {
         Severity::Error => Level::ERROR,
         Severity::Warning => Level::WARNING,
@@ -39,7 +41,7 @@ pub fn render(finding: &Diagnostic, source: &Source, look: TerminalStyle) -> Str
     let text = source.text();
     let window = SourceWindow::around(text, finding);
     if window.end - window.start > WINDOW_BYTES_MAX {
-        return plainly(finding, source);
+        return render_without_source(finding, source);
     }
     let mut snippet = Snippet::source(&text[window.start..window.end])
         .path(source.name().to_string())
@@ -68,16 +70,16 @@ pub fn render(finding: &Diagnostic, source: &Source, look: TerminalStyle) -> Str
             _ => Group::with_title(title),
         });
     }
-    let renderer = if look.colour { Renderer::styled() } else { Renderer::plain() };
-    let decor = if look.unicode { DecorStyle::Unicode } else { DecorStyle::Ascii };
+    let renderer = if style.colour { Renderer::styled() } else { Renderer::plain() };
+    let decor = if style.unicode { DecorStyle::Unicode } else { DecorStyle::Ascii };
     renderer.decor_style(decor).render(&report)
 }
 
-/// A window of longer lines than this is not drawn: nobody could read it, and drawing takes time.
+/// Longer excerpts are not drawn: they would be unreadable and slow.
 const WINDOW_BYTES_MAX: usize = 64 * 1024;
 
-/// A finding without the lines that it is about.
-fn plainly(finding: &Diagnostic, source: &Source) -> String {
+/// A finding without its source lines.
+fn render_without_source(finding: &Diagnostic, source: &Source) -> String {
     let view = finding.view(source);
     let severity = format!("{:?}", finding.severity).to_lowercase();
     let (code, message) = (finding.code, escape_control(&finding.message));
@@ -88,8 +90,8 @@ fn plainly(finding: &Diagnostic, source: &Source) -> String {
     format!("{severity}[{code}]: {message}\n --> {}:{}:{}{help}", view.file, view.line, view.column)
 }
 
-/// A foreign text as people are shown it, wherever that is: what would command a terminal, turn around
-/// what stands beside it or not be seen at all is written out, as `\u{202e}`. Lines stay lines.
+/// Escapes characters of a foreign text that could control a terminal, change the direction of text or
+/// stay invisible, as `\u{202e}`. Line breaks stay.
 pub fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_hidden) {
         return text.into();
@@ -105,12 +107,12 @@ pub fn escape_control(text: &str) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The name of a file as people are shown it: on one line, like [`clean`] texts.
+/// A path for display: escaped, and on one line.
 pub fn display_path(path: &Path) -> String {
     escape_control(&path.display().to_string()).replace('\n', "\\n")
 }
 
-/// Whether a character shows something else than itself, or nothing.
+/// Whether a character is invisible or controls its surroundings.
 fn is_hidden(c: char) -> bool {
     let is_format = matches!(c,
         '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180e}'
@@ -122,8 +124,7 @@ fn is_hidden(c: char) -> bool {
     is_format || (c.is_control() && c != '\n')
 }
 
-/// The lines that a finding is about. Rendering looks at every line it is given, so a finding in
-/// a large file is shown a part of it.
+/// The excerpt around a finding. Rendering processes every line it gets, so a large file is cut.
 struct SourceWindow {
     start: usize,
     end: usize,
@@ -172,5 +173,64 @@ impl SourceWindow {
             offset - self.start
         };
         clamp(span.start)..clamp(span.end)
+    }
+}
+
+/// Writes data to standard output. A closed pipe is ignored; any other failure ends the process, because
+/// data that was not written is not a success.
+pub fn print_data(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    let newline = if text.ends_with('\n') { "" } else { "\n" };
+    let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
+    if let Err(error) = written
+        && error.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        print_error(&format!("cannot write to standard output: {error}"), None);
+        std::process::exit(1);
+    }
+}
+
+/// Writes a status line to standard error.
+pub fn print_status(text: &str) {
+    use std::io::Write as _;
+    if log::is_json() {
+        log::write_json_line("INFO", text, None);
+        return;
+    }
+    let _ = writeln!(anstream::stderr().lock(), "{text}");
+}
+
+/// Writes a warning to standard error.
+pub fn print_warning(message: &str, help: &str) {
+    if log::is_json() {
+        return log::write_json_line("WARN", message, Some(help));
+    }
+    let bold = anstyle::Style::new().bold();
+    let yellow = bold.fg_color(Some(anstyle::AnsiColor::Yellow.into()));
+    print_status(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", escape_control(message)));
+    print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
+}
+
+/// Writes an error to standard error.
+pub fn print_error(message: &str, help: Option<&str>) {
+    if log::is_json() {
+        log::write_json_line("ERROR", message, help);
+        return;
+    }
+    let bold = anstyle::Style::new().bold();
+    let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
+    print_status(&format!("{red}error{red:#}{bold}: {}{bold:#}", escape_control(message)));
+    if let Some(help) = help {
+        print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
+    }
+}
+
+/// Writes findings with their source lines to standard error.
+pub fn print_diagnostics(diagnostics: &[Diagnostic], source: &Source) {
+    let style = TerminalStyle::of_stderr();
+    for finding in diagnostics {
+        print_status(&render(finding, source, style));
+        print_status("");
     }
 }

@@ -1,4 +1,4 @@
-//! What an entry of a journal is to somebody who watches: a change of a step, in words and as an event.
+//! Journal entries → changes of steps, as text for people and as events for programs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,36 +12,36 @@ use serde::Serialize;
 
 use crate::print::escape_control;
 
-/// What happened to a step, in words.
+/// A change of a step, with text for people.
 pub enum StepChange {
-    /// A call or a wait begins.
+    /// A call or a wait starts.
     Started(String),
-    /// A body opens; several may, and one line says enough.
+    /// A body opens. Several may open for one step; one line is enough.
     Opened(String),
-    /// It will be tried again, or somebody has to look.
+    /// The call is retried or probed, or it is in doubt for now.
     Retrying(String),
-    /// It worked.
+    /// The step succeeded.
     Done,
-    /// It did not work.
+    /// The step failed.
     Failed(String),
-    /// It was not needed.
+    /// The step was skipped.
     Skipped(String),
-    /// It was stopped, and has done nothing.
+    /// The step was cancelled without effect.
     Cancelled,
-    /// Nobody knows whether it did its work, and nobody finds out any more; why.
+    /// The call stays in doubt: it may have taken effect. The text says why.
     InDoubt(String),
-    /// What it did was taken back.
+    /// The step was rolled back.
     RolledBack,
 }
 
-/// The change that an entry is to a person, if it is one.
+/// The change of a step that an entry stands for, if any.
 pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
     if let (Some(StepStatus::InDoubt), Some(node)) =
         (run.settled_status(&entry.fact), entry.fact.node())
     {
         let why = match &entry.fact {
             Fact::Failed { failure, .. } => escape_control(&failure.message).into_owned(),
-            _ => "it was ended before it answered".to_owned(),
+            _ => "it was stopped before it answered".to_owned(),
         };
         return Some((node, StepChange::InDoubt(why)));
     }
@@ -49,7 +49,7 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
         Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
             (*node, StepChange::Started(run.tool_name(*node, *candidate)))
         }
-        Fact::Asked { node, .. } => (*node, StepChange::Started("waits for a yes".to_owned())),
+        Fact::Asked { node, .. } => (*node, StepChange::Started("waits for approval".to_owned())),
         Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
             let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
             (*node, StepChange::Started(format!("waits {wait}")))
@@ -70,14 +70,16 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
         Fact::Doubted { node, failure } => {
             (*node, StepChange::Retrying(format!("in doubt: {}", escape_control(&failure.message))))
         }
-        Fact::ResumeSent { node } => (*node, StepChange::Retrying("is looked for".to_owned())),
-        Fact::Lost { node } => (*node, StepChange::Retrying("was lost, again".to_owned())),
+        Fact::ResumeSent { node } => {
+            (*node, StepChange::Retrying("looking for its call".to_owned()))
+        }
+        Fact::Lost { node } => (*node, StepChange::Retrying("was lost, calling again".to_owned())),
         Fact::BackedOff { node, failure, until_ms } => {
             let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
             (
                 *node,
                 StepChange::Retrying(format!(
-                    "again in {wait}: {}",
+                    "retrying in {wait}: {}",
                     escape_control(&failure.message)
                 )),
             )
@@ -99,14 +101,14 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
         Fact::Skipped { node, reason, .. } => (*node, StepChange::Skipped(reason.to_string())),
         Fact::Cancelled { node, .. } => (*node, StepChange::Cancelled),
         Fact::RollbackCalled { node, .. } | Fact::RollbackEntered { node, .. } => {
-            (*node, StepChange::Started("is being undone".to_owned()))
+            (*node, StepChange::Started("is being rolled back".to_owned()))
         }
         Fact::RollbackBackedOff { node, failure, until_ms } => {
             let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
             (
                 *node,
                 StepChange::Retrying(format!(
-                    "undo again in {wait}: {}",
+                    "rollback retried in {wait}: {}",
                     escape_control(&failure.message)
                 )),
             )
@@ -137,12 +139,12 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
     })
 }
 
-/// A change of a step, for programs: a line of `-o ndjson`, and what followers of a run are sent.
+/// A change of a step for programs: a line of `-o ndjson`, and an event of a followed run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepEvent {
     /// What happened.
     pub event: &'static str,
-    /// The number of the journal's entry; of what is in no journal, that of the last one before it.
+    /// The number of the journal entry; for progress, which is not in the journal, that of the last one.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -150,32 +152,32 @@ pub struct StepEvent {
     pub request_id: Arc<str>,
     /// The step, with the bodies and iterations around it.
     pub step: Arc<str>,
-    /// More about it, in words.
+    /// Details for people.
     pub detail: Option<String>,
-    /// How much of a call is done, from 0 to 1, where its tool says so.
+    /// The progress of a call from 0 to 1, if its tool reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fraction: Option<f64>,
-    /// The same as a line of JSON, once somebody wanted it.
+    /// The event as JSON, made on first use.
     #[serde(skip)]
     line: OnceLock<String>,
 }
 
 impl StepEvent {
-    /// The event as a line of JSON, made once for all who are told.
+    /// The event as a line of JSON, made once for all followers.
     pub fn json_line(&self) -> &str {
         self.line.get_or_init(|| serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// Whether it is in no journal: who was not there when it happened is not told of it.
+    /// Whether it is not in the journal, so that a late follower never gets it.
     pub fn is_transient(&self) -> bool {
         self.event == PROGRESS
     }
 }
 
-/// What the progress of a call is called.
+/// The name of progress events.
 const PROGRESS: &str = "step_progress";
 
-/// The event that a step's call has got further, after the entry with this number.
+/// The event for progress of a call, after the entry with this number.
 pub fn progress_event(run: &Run, node: NodeId, seq: u64, progress: &Progress) -> StepEvent {
     StepEvent {
         event: PROGRESS,
@@ -189,7 +191,7 @@ pub fn progress_event(run: &Run, node: NodeId, seq: u64, progress: &Progress) ->
     }
 }
 
-/// The event that an entry is, if it is one.
+/// The event that an entry stands for, if any.
 pub fn step_event(run: &Run, entry: &Entry) -> Option<StepEvent> {
     let (node, change) = step_change(run, entry)?;
     let (event, detail) = match change {

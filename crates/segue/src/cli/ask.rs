@@ -1,4 +1,4 @@
-//! `segue plan --ask`: words → a plan, shown before it is kept.
+//! `segue plan --ask`: a request in natural language → a plan, shown before it is stored.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
@@ -19,38 +19,37 @@ use segue_runtime::engine::{
 use segue_runtime::tools::ToolError;
 use serde_json::json;
 
-use super::app::{App, print_diagnostics};
 use super::plan::PlanFormat;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_error, print_json, print_status, prompt};
-use crate::print::escape_control;
+use super::{Exit, Global, print_json, prompt};
+use crate::app::ServerSelection;
+use crate::print::{escape_control, print_data, print_diagnostics, print_error, print_status};
 
-/// What a plan is asked for, and how.
+/// A planning request.
 #[derive(Args, Debug)]
 pub(super) struct AskArgs {
-    /// What is wanted, in your own words: a model makes a plan of it
+    /// Have the configured model make a plan from this request in natural language
     #[arg(long = "ask", value_name = "WORDS", conflicts_with = "composition")]
     pub(super) query: Option<String>,
-    /// With `--ask`: keep the plan without being asked
+    /// With `--ask`: store the plan without asking for confirmation
     #[arg(long, requires = "query")]
     yes: bool,
-    /// With `--ask`: write the plan as a composition, too
+    /// With `--ask`: also write the plan to this file as a composition
     #[arg(long, value_name = "FILE", requires = "query")]
     save: Option<PathBuf>,
-    /// With `--ask`: make another plan for this request
+    /// With `--ask`: make a new version of the plan of this request
     #[arg(long, value_name = "REQUEST", requires = "query")]
     request: Option<String>,
-    /// With `--ask`: take this plan, which worked before
+    /// With `--ask`: reuse this plan, which succeeded before
     #[arg(long = "use", value_name = "PLAN", requires = "query", conflicts_with = "fresh")]
     used: Option<String>,
-    /// With `--ask`: ask the model, whatever worked before
+    /// With `--ask`: ask the model even if an earlier plan fits
     #[arg(long, requires = "query")]
     fresh: bool,
 }
 
 pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     let query = args.query.as_deref().unwrap_or_default();
-    let app = match App::open_stored(global, &ServerSelection::Everything, &[]) {
+    let app = match global.open_stored(&ServerSelection::Everything) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -59,27 +58,27 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
         && std::io::stdin().is_terminal()
         && std::io::stderr().is_terminal();
     let is_quiet = global.quiet || global.is_json();
-    let told = |meanwhile: PlanningEvent<'_>| {
+    let on_event = |event: PlanningEvent<'_>| {
         if !is_quiet {
-            print_status(&meanwhile_words(meanwhile));
+            print_status(&event_note(event));
         }
     };
-    let making = async {
+    let planning = async {
         let offered = app.engine.similar_plans(query).await?;
         let request = PlanningRequest {
             query: query.into(),
             request_id: args.request.as_deref().map(Arc::from),
             reuse: reuse(args, asks, query, &offered),
             principal: None,
-            on_event: &told,
+            on_event: &on_event,
         };
         let planned = app.engine.create_plan(request).await?;
         Ok((planned, offered))
     };
     let outcome = app.runtime().block_on(async {
         tokio::select! {
-            outcome = making => Some(outcome),
-            () = super::signals::interrupted(app.engine.store()) => None,
+            outcome = planning => Some(outcome),
+            () = crate::app::signals::interrupted(app.engine.store()) => None,
         }
     });
     let (planned, offered) = match outcome {
@@ -89,11 +88,11 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     };
     show(global, &planned, &offered, format);
     let plan_id = &planned.record.plan_id;
-    if asks && !prompt::ask("keep this plan? [y/N] ") {
+    if asks && !prompt::ask("store this plan? [y/N] ") {
         if let Err(error) = app.runtime().block_on(app.engine.delete_plan(plan_id)) {
             return report_error(global, &error);
         }
-        print_status("nothing was kept");
+        print_status("the plan was not stored");
         return Exit::Denied;
     }
     if let Some(file) = &args.save
@@ -103,12 +102,12 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
         return Exit::Usage;
     }
     if !is_quiet {
-        print_status(&format!("`segue run {plan_id}` executes it"));
+        print_status(&format!("`segue run {plan_id}` runs it"));
     }
     Exit::Success
 }
 
-/// Which plan that worked before will do. At a terminal somebody is asked about each.
+/// Which earlier plan is reused. On a terminal, asks about each.
 fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[StoredPlan]) -> Reuse {
     if let Some(plan_id) = &args.used {
         return Reuse::This(plan_id.as_str().into());
@@ -130,8 +129,8 @@ fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[StoredPlan]) -> Reu
     Reuse::Nothing
 }
 
-fn meanwhile_words(meanwhile: PlanningEvent<'_>) -> String {
-    match meanwhile {
+fn event_note(event: PlanningEvent<'_>) -> String {
+    match event {
         PlanningEvent::Asking { model, round: 1 } => format!("asking {} …", escape_control(model)),
         PlanningEvent::Asking { model, round } => {
             format!("asking {} again ({round}) …", escape_control(model))
@@ -147,8 +146,8 @@ fn show(global: &Global, planned: &Planned, offered: &[StoredPlan], format: Plan
     let record = &planned.record;
     match format {
         PlanFormat::Text if !global.is_json() => {
-            let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
-            let warnings: Vec<_> = planned.findings.iter().filter(worth_saying).cloned().collect();
+            let is_warning = |d: &&Diagnostic| d.severity == Severity::Warning;
+            let warnings: Vec<_> = planned.findings.iter().filter(is_warning).cloned().collect();
             print_diagnostics(&warnings, &planned.source);
             print_data(&format!("{}\n{}", explain::to_text(&view), calls(&record.document)));
             print_data(&format!("request {}\nplan    {}", record.request_id, record.plan_id));
@@ -173,7 +172,7 @@ fn show(global: &Global, planned: &Planned, offered: &[StoredPlan], format: Plan
     }
 }
 
-/// What each tool would be given.
+/// The calls of a plan with their arguments, and the model's reasoning.
 fn calls(document: &Value) -> String {
     let empty = Value::empty_object();
     let calls = document.get("tools").and_then(Value::as_array);
@@ -190,7 +189,7 @@ fn calls(document: &Value) -> String {
     text
 }
 
-/// How a plan came about.
+/// Where a plan comes from.
 pub(super) fn describe_origin(origin: &PlanOrigin) -> String {
     match origin {
         PlanOrigin::UsedBefore { plan_id } => format!("used before as {plan_id}"),
@@ -218,7 +217,7 @@ fn hint_at_similar(record: &StoredPlan, offered: &[StoredPlan]) {
     }
 }
 
-/// Writes the plan as a composition that is named like its file.
+/// Writes the plan as a composition, named after its file.
 fn save(record: &StoredPlan, file: &Path) -> Result<(), String> {
     let shown = file.display();
     let name =
@@ -231,7 +230,7 @@ fn save(record: &StoredPlan, file: &Path) -> Result<(), String> {
     std::fs::write(file, &*text).map_err(|error| format!("cannot write `{shown}`: {error}"))
 }
 
-/// Says why there is no plan, or why it is not executed.
+/// Prints why there is no plan, or why it does not run.
 pub(super) fn report_error(global: &Global, error: &PlanningError) -> Exit {
     let (code, message, help) = (error.code(), error.to_string(), error.help());
     let none = Vec::new();
@@ -241,8 +240,8 @@ pub(super) fn report_error(global: &Global, error: &PlanningError) -> Exit {
         _ => (&none, None),
     };
     if global.is_json() {
-        let told: Vec<_> = findings.iter().map(finding_json).collect();
-        let error = json!({"code": code, "message": message, "hint": help, "findings": told});
+        let list: Vec<_> = findings.iter().map(finding_json).collect();
+        let error = json!({"code": code, "message": message, "hint": help, "findings": list});
         print_json(global, &json!({ "error": error, "cost": cost }));
     }
     match error {

@@ -3,39 +3,40 @@
 use clap::Args;
 use segue_core::diagnostic::Code;
 use segue_runtime::confirm::DenyAll;
-use segue_runtime::engine::{CallRequest, EngineError, RunRequest};
+use segue_runtime::engine::{CallRequest, EngineError, RunRequest, UnavailableTools};
 use segue_runtime::tools::ToolError;
 
-use super::app::App;
 use super::progress::ProgressDisplay;
 use super::prompt;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, input, print_data, print_error, to_json};
+use super::run_view::show_result;
+use super::{Exit, Global, input, to_json};
+use crate::app::{App, ServerSelection};
+use crate::print::{escape_control, print_data, print_error, print_status};
 
-/// Call one tool
+/// Call one tool and print its result
 #[derive(Args, Debug)]
 pub(super) struct CallArgs {
-    /// Its id, or its short name
+    /// The tool: its id or its short name
     tool: String,
-    /// An argument: `name=value` by the type of the parameter, `name:=JSON`, `name=@file`
+    /// An argument: `name=value` (read by the type of the parameter), `name:=JSON` or `name=@file`
     #[arg(short, value_name = "NAME=VALUE")]
     input: Vec<String>,
-    /// All arguments: JSON, `@file`, or `-` for standard input
+    /// All arguments as one JSON object: JSON, `@file`, or `-` for standard input
     #[arg(long = "input", value_name = "JSON|@FILE|-")]
     whole: Option<String>,
-    /// Consent to a call that would ask
+    /// Approve the call if it asks for confirmation
     #[arg(long)]
     yes: bool,
 }
 
 pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
-    let app = match App::open(global, &ServerSelection::Tool(&args.tool)) {
+    let app = match global.open(&ServerSelection::Tool(&args.tool)) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let tool = match app.engine.tool(&args.tool) {
         Ok(tool) => tool.clone(),
-        Err(error) => return app.report_unknown(&error, &args.tool),
+        Err(error) => return report_unknown(&app, &error, &args.tool),
     };
     let given =
         input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
@@ -51,7 +52,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         let mut request = RunRequest::new(plan, given);
         request.options.approved = args.yes;
         return match app.runtime().block_on(app.engine.run(request)) {
-            Ok(view) => super::run::show_result(&view),
+            Ok(view) => show_result(&view),
             Err(error) => {
                 print_error(&error.to_string(), None);
                 Exit::RunFailed
@@ -65,10 +66,10 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         ..CallRequest::new(tool.id.as_str(), given)
     };
     let outcome = app.runtime().block_on(async {
-        // Dropping the call ends it, with everything that it started.
+        // Dropping the call ends it and the processes it started.
         tokio::select! {
             outcome = app.engine.call(request) => Some(outcome),
-            () = super::signals::interrupted(app.engine.store()) => None,
+            () = crate::app::signals::interrupted(app.engine.store()) => None,
         }
     });
     let Some(outcome) = outcome else { return Exit::Interrupted };
@@ -94,7 +95,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
     }
 }
 
-/// What to do about an error of the engine.
+/// The help for an error of a call.
 pub(super) fn hint(error: &EngineError) -> Option<String> {
     match error {
         EngineError::UnknownTool { nearest: Some(near), .. } => {
@@ -105,7 +106,7 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
             Some("`segue tools show ID` lists the parameters".to_owned())
         }
         EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => {
-            Some("`--yes` consents to the call".to_owned())
+            Some("`--yes` approves the call".to_owned())
         }
         EngineError::Tool(_)
         | EngineError::Store(_)
@@ -114,4 +115,31 @@ pub(super) fn hint(error: &EngineError) -> Option<String> {
         | EngineError::NotReceived { .. }
         | EngineError::DefinitionChanged { .. } => None,
     }
+}
+
+/// Prints why a tool is not known: its server cannot be used, it changed, or there is none.
+pub(super) fn report_unknown(app: &App, error: &EngineError, name: &str) -> Exit {
+    let namespace = name.split(':').next().unwrap_or("");
+    if let Some(why) = app.upstream.failed.get(namespace) {
+        let message = format!("the MCP server `{namespace}` cannot be used: {why}");
+        print_error(&message, Some("`segue doctor` checks every server"));
+        return Exit::Unreachable;
+    }
+    if let Some(id) = app.engine.unavailable().changed_tool(name) {
+        let message = format!("`{id}` changed since it was accepted");
+        print_error(&message, Some(&UnavailableTools::change_help(id)));
+        return Exit::Usage;
+    }
+    print_error(&error.to_string(), hint(error).as_deref());
+    // A name with a namespace means that source only.
+    if name.contains(':') {
+        return Exit::Usage;
+    }
+    for (name, why) in &app.upstream.failed {
+        print_status(&format!(
+            "note: the MCP server `{name}` cannot be used: {}",
+            escape_control(why)
+        ));
+    }
+    if app.upstream.failed.is_empty() { Exit::Usage } else { Exit::Unreachable }
 }

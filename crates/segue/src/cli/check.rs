@@ -7,17 +7,19 @@ use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use segue_core::source::{Source, Span};
 use serde::Serialize;
 
-use super::app::{App, print_diagnostics};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_error, print_json, print_status};
-use crate::config::documents::read_source;
+use super::{Exit, Global, print_json};
+use crate::app::ServerSelection;
+use crate::config::documents::{composition_paths, read_source};
+use crate::print::{print_diagnostics, print_error, print_status};
 
-/// Find every mistake of compositions, without running anything
+/// Report every error in compositions, without running them
+///
+/// Checks names, types, parameters and references against the schemas of the tools.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
-    /// Files with compositions; without any, all that are configured
+    /// Composition files [default: all configured ones]
     files: Vec<PathBuf>,
-    /// Do not start or ask any tool source; use what is known of it
+    /// Start no MCP server; use the tool definitions that were recorded before
     #[arg(long)]
     offline: bool,
 }
@@ -30,14 +32,14 @@ struct Report {
 
 pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
-    let wanted = if args.offline {
+    let selection = if args.offline {
         ServerSelection::Recorded
     } else if names.is_empty() {
         ServerSelection::Everything
     } else {
         ServerSelection::Compositions(names.iter().map(String::as_str).collect())
     };
-    let app = match App::open(global, &wanted) {
+    let app = match global.open(&selection) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -48,9 +50,10 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
             "note: using recorded definitions of `{servers}`; nothing was started"
         ));
     }
-    let mut others_wrong = false;
+    let mut has_other_errors = false;
     let mut report = Report { ok: true, diagnostics: Vec::new() };
-    let files = if args.files.is_empty() { app.composition_paths() } else { args.files.clone() };
+    let files =
+        if args.files.is_empty() { composition_paths(&app.config) } else { args.files.clone() };
     if files.is_empty() {
         print_error("there is nothing to check", Some("name a file, or configure `compositions`"));
         return Exit::Usage;
@@ -60,15 +63,15 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
             Ok(source) => source,
             Err(message) => {
                 print_error(&message, None);
-                (report.ok, others_wrong) = (false, true);
+                (report.ok, has_other_errors) = (false, true);
                 report.diagnostics.push(unreadable(file, message));
                 continue;
             }
         };
         let (plan, mut diagnostics, unreachable) = app.plan(&source);
-        let clashes = app.clashes_of(file);
+        let clashes = app.name_clashes(file);
         report.ok &= plan.is_some() && clashes.is_empty();
-        others_wrong |= (plan.is_none() && !unreachable) || !clashes.is_empty();
+        has_other_errors |= (plan.is_none() && !unreachable) || !clashes.is_empty();
         diagnostics.extend(clashes);
         if !global.is_json() {
             print_diagnostics(&diagnostics, &source);
@@ -80,14 +83,14 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     } else if !global.quiet {
         print_status(&summary(&report, files.len()));
     }
-    match (report.ok, others_wrong) {
+    match (report.ok, has_other_errors) {
         (true, _) => Exit::Success,
         (false, true) => Exit::Usage,
         (false, false) => Exit::Unreachable,
     }
 }
 
-/// A file that cannot be read is a finding like any other, and hides none.
+/// The finding about a file that cannot be read.
 fn unreadable(file: &Path, message: String) -> DiagnosticView {
     let source = Source::new(file.display().to_string(), "");
     Diagnostic::error(Code::NotFound, message, Span::default()).view(&source)

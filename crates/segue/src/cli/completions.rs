@@ -3,9 +3,12 @@
 use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
-use super::{Cli, Exit, print_data};
+use super::{Cli, Exit};
+use crate::print::print_data;
 
 /// Print a completion script for a shell
+///
+/// For example: `segue completions bash > ~/.local/share/bash-completion/completions/segue`
 #[derive(Args, Debug)]
 pub(super) struct CompletionsArgs {
     /// The shell

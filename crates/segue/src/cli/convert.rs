@@ -6,21 +6,23 @@ use clap::{Args, ValueEnum};
 use segue_core::compile;
 use segue_core::limits::Limits;
 
-use super::app::print_diagnostics;
-use super::{Exit, print_data, print_error};
+use super::Exit;
 use crate::config::documents::read_source;
+use crate::print::{print_data, print_diagnostics, print_error};
 
-/// Write a document of another dialect as a composition
+/// Convert a document of another dialect to a composition
+///
+/// Prints the composition to standard output, and warnings to standard error.
 #[derive(Args, Debug)]
 pub(super) struct ConvertArgs {
-    /// A document of any dialect
+    /// The document, of any dialect
     file: PathBuf,
     /// The dialect to write
     #[arg(long, value_enum, default_value = "composition")]
     to: Target,
 }
 
-/// What a document can be converted to.
+/// The dialects that can be written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Target {
     /// The native dialect

@@ -1,10 +1,10 @@
-//! Who sits at this command line, for what is written down of decisions.
+//! The user of this process, who is recorded with decisions.
 
 use std::sync::Arc;
 
 use crate::print::escape_control;
 
-/// The user of this process, as the system knows it; what the environment says can be anything.
+/// The name of the user by the system's user id: an environment variable could say anything.
 pub(super) fn current_user() -> Arc<str> {
     escape_control(&name()).into()
 }
@@ -16,7 +16,7 @@ fn name() -> String {
     named(&users, id).unwrap_or_else(|| format!("user {id}"))
 }
 
-/// The name of a user in the system's list. Users that another machine knows are not in it.
+/// The name of a user in `/etc/passwd`. Users of a directory service are not in it.
 #[cfg(unix)]
 fn named(users: &str, id: u32) -> Option<String> {
     let fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
@@ -29,7 +29,7 @@ fn named(users: &str, id: u32) -> Option<String> {
 
 #[cfg(not(unix))]
 fn name() -> String {
-    std::env::var("USERNAME").unwrap_or_else(|_| "somebody at the command line".to_owned())
+    std::env::var("USERNAME").unwrap_or_else(|_| "command line user".to_owned())
 }
 
 #[cfg(all(test, unix))]

@@ -9,21 +9,22 @@ use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, ServerTransport, ServerUna
 use segue_runtime::tools::redact::Secrets;
 use serde::Serialize;
 
-use super::app::{App, store_file};
 use super::run_actions::SET_ASIDE_HELP;
 use super::serve::{EXPOSED, is_guessable, would_be_exposed};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_json};
+use super::{Exit, Global, print_json, report};
+use crate::app::{App, ServerSelection, configured_servers};
 use crate::config::documents::empty_patterns;
+use crate::config::tokens::TOO_SHORT;
 use crate::config::{Config, TrustFile, data_folder};
-use crate::print::{display_path, escape_control};
-use crate::serve::http::TOO_SHORT;
+use crate::print::{display_path, escape_control, print_data};
 
-/// Say what is wrong with this installation and its configuration
+/// Check this installation, its configuration and its MCP servers
+///
+/// Starts every configured server, and prints one line per check: `ok`, `note` or `WRONG`.
 #[derive(Args, Debug)]
 pub(super) struct DoctorArgs {}
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Serialize)]
 struct Finding {
     what: &'static str,
@@ -37,7 +38,7 @@ impl Finding {
         Finding { what, ok: true, message: message.into(), help: None }
     }
 
-    /// Something that works, and that somebody should know of.
+    /// A check that passed, with a remark.
     fn note(what: &'static str, message: impl Into<String>, help: impl Into<String>) -> Finding {
         Finding { ok: true, ..Finding::bad(what, message, help) }
     }
@@ -48,14 +49,14 @@ impl Finding {
 }
 
 pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
-    // Servers are looked at one by one below, all at once and with a bound.
+    // The servers are started below, all at once and with a shorter timeout.
     let bounded = |config: &mut Config| {
         let start_ms = u64::try_from(SERVER_MAX.as_millis()).unwrap_or(u64::MAX);
         config.limits.mcp_start_ms = config.limits.mcp_start_ms.min(start_ms);
     };
-    let app = match App::open_with(global, &ServerSelection::Recorded, bounded) {
+    let app = match App::open_with(&global.options(), &ServerSelection::Recorded, bounded) {
         Ok(app) => app,
-        Err(exit) => return exit,
+        Err(error) => return report(&error),
     };
     let mut findings = vec![
         Finding::good("version", format!("segue {}", env!("CARGO_PKG_VERSION"))),
@@ -111,13 +112,13 @@ fn data() -> Finding {
     }
 }
 
-/// Whether everything in the store is what was written.
+/// Checks that the store can be written and that no run is damaged or set aside.
 fn store(app: &App) -> Finding {
-    let Some(file) = store_file(&app.config.store).filter(|file| file.exists()) else {
+    let Some(file) = app.config.store.file().filter(|file| file.exists()) else {
         return Finding::good("store", "there is none yet");
     };
     let opened = SqliteStore::open(&file, SqliteOptions::default());
-    let looked = opened.and_then(|store| {
+    let checked = opened.and_then(|store| {
         app.runtime().block_on(async {
             store.try_write().await?;
             let unfinished = store.unfinished().await?.runs;
@@ -127,7 +128,7 @@ fn store(app: &App) -> Finding {
         })
     });
     let named = format!("`{}`", file.display());
-    match looked {
+    match checked {
         Ok((damaged, aside)) if damaged.is_empty() && !aside.is_empty() => {
             let ids: Vec<&str> = aside.iter().map(|run| &*run.run_id).collect();
             let message = format!("{named}: set aside: {}", ids.join(", "));
@@ -138,17 +139,17 @@ fn store(app: &App) -> Finding {
             let first = damaged[0].to_string();
             let more = damaged.len() - 1;
             let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-            let help = "the others are not touched; `segue runs prune --damaged` forgets them";
+            let help = "other runs are not affected; `segue runs prune --damaged` deletes them";
             Finding::bad("store", format!("{named}: {}{more}", escape_control(&first)), help)
         }
         Err(error) => {
-            let help = "`--store sqlite:FILE` names another one";
+            let help = "`--store sqlite:FILE` names another file";
             Finding::bad("store", format!("{named}: {}", escape_control(&error.to_string())), help)
         }
     }
 }
 
-/// Whether a file can be made there.
+/// Checks that files can be written to a folder.
 fn probe(folder: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(folder)?;
     let file = folder.join(format!(".probe-{}", std::process::id()));
@@ -173,17 +174,17 @@ fn tools(app: &App) -> Finding {
 }
 
 fn compositions(app: &App) -> Finding {
-    if app.unloaded.is_empty() {
+    if app.not_loaded().is_empty() {
         let tools = app.engine.catalog().tools();
         let count = tools.filter(|tool| tool.composition.is_some()).count();
         return Finding::good("compositions", format!("{count} loaded"));
     }
-    let names: Vec<String> = app.unloaded.iter().map(|u| u.source.name().to_string()).collect();
+    let names: Vec<String> = app.not_loaded().iter().map(|u| u.source.name().to_string()).collect();
     let message = format!("{} could not be loaded", names.join(", "));
     Finding::bad("compositions", message, format!("segue check {}", names.join(" ")))
 }
 
-/// What `segue serve` would refuse or warn of.
+/// What `segue serve` would refuse or warn about.
 fn server(config: &Config) -> Vec<Finding> {
     let exposed = would_be_exposed(config).then(|| Finding::note("server", EXPOSED.0, EXPOSED.1));
     let guessable = is_guessable(config)
@@ -195,34 +196,34 @@ fn commands(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     if !TrustFile::load().allows(&app.config) {
         let message = "this configuration was found here and is not trusted yet";
-        findings.push(Finding::bad("trust", message, "look at it, then run `segue trust`"));
+        findings.push(Finding::bad("trust", message, "read it, then run `segue trust`"));
     }
     let secrets = Secrets::new(app.config.secrets.iter().cloned());
     for (name, command) in &app.config.commands {
         let program = command.argv.first().map(ToString::to_string).unwrap_or_default();
-        // What is not trusted is not given the variables that it may be named by.
+        // The variables of an untrusted configuration are not expanded.
         if !program.contains("${") && !is_program(&program) {
             let program = secrets.redact(&program);
-            let message = format!("`{name}` starts `{program}`, which is not there");
+            let message = format!("`{name}` starts `{program}`, which is not installed");
             findings.push(Finding::bad("command", message, format!("install `{program}`")));
         }
     }
     findings
 }
 
-/// How long a server may take until it is called slow, and until it is not waited for.
+/// After how long a server counts as slow, and when the check gives up.
 const SLOW: Duration = Duration::from_secs(3);
 const SERVER_MAX: Duration = Duration::from_secs(10);
 
-/// Starts every server that may start, all at once, and says how each one is.
+/// Starts every trusted server, all at once, and checks its tools.
 fn servers(app: &App) -> Vec<Finding> {
     let mut findings = Vec::new();
     let project = app.config.project.as_ref();
     if let Some(project) = project {
         if !TrustFile::load().allows_project(project) {
             let message =
-                format!("the servers of `{}` are not allowed yet", display_path(&project.file));
-            findings.push(Finding::bad("trust", message, "look at them, then run `segue trust`"));
+                format!("the servers of `{}` are not trusted yet", display_path(&project.file));
+            findings.push(Finding::bad("trust", message, "read it, then run `segue trust`"));
         }
         let help = format!("correct `{}`", display_path(&project.file));
         findings.extend(project.notes.iter().map(|note| Finding::bad("server", note, &help)));
@@ -230,33 +231,33 @@ fn servers(app: &App) -> Vec<Finding> {
     for (name, why) in &app.upstream.failed {
         if app.upstream.servers().all(|server| server.name() != name) {
             let message = format!("`{name}` cannot be used: {}", escape_control(why));
-            let help = "set what is missing, or correct where it is configured";
+            let help = "set the missing variable, or correct its configuration";
             findings.push(Finding::bad("server", message, help));
         }
     }
-    let mut asked = Vec::new();
+    let mut usable = Vec::new();
     for server in app.upstream.servers() {
         if !app.upstream.failed.contains_key(server.name()) {
-            asked.push(server.clone());
+            usable.push(server.clone());
         }
     }
-    if asked.is_empty() {
+    if usable.is_empty() {
         return findings;
     }
     let answers = app.runtime().block_on(async {
-        let asking: Vec<_> = asked
+        let tasks: Vec<_> = usable
             .into_iter()
             .map(|server| {
                 tokio::spawn(async move {
-                    let begun = std::time::Instant::now();
+                    let started = std::time::Instant::now();
                     let listing = server.listing().await;
-                    (server.name().clone(), listing, begun.elapsed())
+                    (server.name().clone(), listing, started.elapsed())
                 })
             })
             .collect();
         let mut answers = Vec::new();
-        for answer in asking {
-            answers.extend(answer.await);
+        for task in tasks {
+            answers.extend(task.await);
         }
         answers
     });
@@ -265,16 +266,18 @@ fn servers(app: &App) -> Vec<Finding> {
             Ok(listing) => good(&name, listing, time),
             Err(unusable) => bad(&app.config, &name, unusable, time),
         });
-        findings.extend(listing.iter().flat_map(|listing| mistyped(&app.config, &name, listing)));
+        findings.extend(
+            listing.iter().flat_map(|listing| unknown_overrides(&app.config, &name, listing)),
+        );
     }
     findings
 }
 
 /// A server that has listed its tools.
 fn good(name: &str, listing: &Listing, time: Duration) -> Finding {
-    let mut message = format!("`{name}` is good: {} tools", listing.tools.len());
+    let mut message = format!("`{name}` works: {} tools", listing.tools.len());
     if time > SLOW {
-        message = format!("`{name}` is slow ({} s) and good", time.as_secs());
+        message = format!("`{name}` works, but is slow ({} s)", time.as_secs());
     }
     for note in &listing.notes {
         message = format!("{message}; {note}");
@@ -282,13 +285,13 @@ fn good(name: &str, listing: &Listing, time: Duration) -> Finding {
     Finding::good("server", message)
 }
 
-/// What `tools` says of tools that a server does not have.
-fn mistyped(config: &Config, name: &str, listing: &Listing) -> Vec<Finding> {
+/// Overrides in `tools` for tools that a server does not have.
+fn unknown_overrides(config: &Config, name: &str, listing: &Listing) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (tool, known) in &config.tools {
         let short = tool.strip_prefix(name).and_then(|rest| rest.strip_prefix(':'));
         if short.is_some_and(|short| listing.names().all(|listed| listed != short)) {
-            let message = format!("`tools` speaks of `{tool}`, which does not exist");
+            let message = format!("`tools` names `{tool}`, which does not exist");
             findings.push(Finding::bad("tools", message, format!("correct {}", known.place)));
         }
     }
@@ -297,7 +300,7 @@ fn mistyped(config: &Config, name: &str, listing: &Listing) -> Vec<Finding> {
 
 /// A server that cannot be used.
 fn bad(config: &Config, name: &str, unusable: &ServerUnavailable, time: Duration) -> Finding {
-    let configured = super::upstream::configured(config);
+    let configured = configured_servers(config);
     let reach = configured.iter().find(|(server, _)| &*server.name == name).map(|(s, _)| &s.reach);
     let secrets = Secrets::new(config.secrets.iter().cloned());
     let why = escape_control(&unusable.why);
@@ -307,38 +310,40 @@ fn bad(config: &Config, name: &str, unusable: &ServerUnavailable, time: Duration
             let has_cwd = stdio.cwd.as_ref().is_none_or(|cwd| cwd.is_dir());
             if has_cwd && !is_program(&stdio.command) {
                 let program = secrets.redact(&stdio.command);
-                let message = format!("`{name}` is missing: `{program}` is not there");
-                return Finding::bad("server", message, how_to_have(&program));
+                let message = format!("`{name}` cannot start: `{program}` is not installed");
+                return Finding::bad("server", message, install_help(&program));
             }
             if !has_cwd {
-                return broken("make the folder, or correct `cwd`");
+                return broken("create the folder, or correct `cwd`");
             }
             if why.contains(NO_MESSAGES) {
-                return broken("it is no MCP server, or must be told to be one over its pipes");
+                return broken(
+                    "the program is not an MCP server, or needs an option to serve over standard input and output",
+                );
             }
             if time >= SERVER_MAX {
                 let message = format!("`{name}` is too slow: {why}");
                 return Finding::bad(
                     "server",
                     message,
-                    "start it by hand and see what it waits for",
+                    "start it by hand to see what it waits for",
                 );
             }
-            broken("start it by hand and see what it says")
+            broken("start it by hand to see its output")
         }
         _ if time >= SERVER_MAX => {
             let message = format!("`{name}` is too slow: {why}");
-            Finding::bad("server", message, "see whether something answers at its `url`")
+            Finding::bad("server", message, "check that a server answers at its `url`")
         }
-        _ => broken("see whether `url` is right and an MCP server listens there"),
+        _ => broken("check `url`, and that an MCP server listens there"),
     }
 }
 
-/// What to do about a program that is not there.
-fn how_to_have(program: &str) -> String {
+/// The help for a program that is not installed.
+fn install_help(program: &str) -> String {
     let mut words = program.split_whitespace();
     match words.next() {
-        // A whole command line, as a shell would have it.
+        // `command` holds a whole shell command line.
         Some(first) if first != program && is_program(first) => {
             let args: Vec<String> = words.map(|word| format!("\"{word}\"")).collect();
             format!("write `command: {first}` and `args: [{}]`", args.join(", "))

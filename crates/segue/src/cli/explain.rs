@@ -4,18 +4,19 @@ use clap::Args;
 use segue_core::diagnostic::{Code, nearest_name};
 use serde_json::json;
 
-use super::{Exit, Global, print_data, print_error, print_json, to_json};
+use super::{Exit, Global, print_json, to_json};
+use crate::print::{print_data, print_error};
 
 /// Explain an error code
 #[derive(Args, Debug)]
 pub(super) struct ExplainArgs {
-    /// The code, such as `unknown-tool`; without it, all codes are listed
+    /// The code, such as `unknown-tool` [default: list all codes]
     code: Option<String>,
 }
 
 macro_rules! pages {
     ($($name:literal)*) => {
-        /// The page of each code, as it is in the manual.
+        /// The manual page of each code.
         const PAGES: &[(&str, &str)] = &[
             $(($name, include_str!(concat!("../../../../docs/errors/", $name, ".md"))),)*
         ];

@@ -3,10 +3,9 @@
 use clap::{Args, ValueEnum};
 use segue_core::expose::{self, Adapter, Export, ExportFormat};
 
-use super::app::App;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
-use crate::print::escape_control;
+use super::{Exit, Global, print_json, to_json};
+use crate::app::ServerSelection;
+use crate::print::{escape_control, print_data, print_error, print_status};
 use crate::serve::listing::Report;
 
 const EXAMPLES: &str = "\
@@ -14,30 +13,33 @@ Examples:
   segue export --format openai --strict --toolset support > tools.json
   segue export --format mcp --json    definitions, losses, errors and names in one document";
 
-/// Print definitions of the tools for another host, and what is lost on the way
+/// Print tool definitions for another host: MCP, OpenAI, Anthropic or Gemini
+///
+/// Prints the definitions to standard output. Reports on standard error which parts of a schema the
+/// format cannot express.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct ExportArgs {
-    /// The shape that the host takes
+    /// The format of the definitions
     #[arg(long, value_enum)]
     format: ExportShape,
-    /// Have the host hold its model to the schemas
+    /// Write strict definitions, which bind the model to the schemas
     #[arg(long)]
     strict: bool,
 }
 
-/// The shape that a host takes.
+/// The format of the definitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ExportShape {
-    /// What an MCP server answers to `tools/list`
+    /// The response of an MCP server to `tools/list`
     Mcp,
-    /// OpenAI's Chat Completions, and what speaks the same
+    /// OpenAI's Chat Completions API, and compatible ones
     Openai,
-    /// OpenAI's Responses
+    /// OpenAI's Responses API
     OpenaiResponses,
-    /// Anthropic's Messages
+    /// Anthropic's Messages API
     Anthropic,
-    /// Gemini
+    /// Gemini's API
     Gemini,
 }
 
@@ -61,7 +63,7 @@ pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
         print_error(&message, Some("`openai`, `openai-responses` and `anthropic` have one"));
         return Exit::Usage;
     }
-    let app = match App::open(global, &ServerSelection::Everything) {
+    let app = match global.open(&ServerSelection::Everything) {
         Ok(app) => app,
         Err(exit) => return exit,
     };

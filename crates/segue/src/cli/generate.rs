@@ -8,10 +8,10 @@ use segue_core::generate::{ClientSubject, Language, generate as write};
 use segue_core::schema::Schema;
 use serde::Serialize;
 
-use super::app::{App, print_diagnostics};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_error, print_json, print_status};
+use super::{Exit, Global, print_json, source_of};
+use crate::app::{App, ServerSelection};
 use crate::config::documents::composition_files;
+use crate::print::{print_diagnostics, print_error, print_status};
 use crate::serve::offer::Offers;
 use crate::serve::own;
 
@@ -22,7 +22,7 @@ Examples:
 
 The client calls a running Segue: `segue mcp`, or `segue serve` with its address and token.";
 
-/// Write a typed client of a composition, with a test
+/// Generate a typed client of a composition in another language, with a test
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct GenerateArgs {
@@ -32,10 +32,10 @@ pub(super) struct GenerateArgs {
     /// The language of the client
     #[arg(long = "lang", value_enum)]
     language: Lang,
-    /// The folder that it is written into; `-o DIR` says the same here
+    /// The folder to write to; `-o DIR` is the same
     #[arg(long = "dir", value_name = "DIR")]
     folder: PathBuf,
-    /// Replace files that are there already
+    /// Replace existing files
     #[arg(long)]
     force: bool,
 }
@@ -43,11 +43,11 @@ pub(super) struct GenerateArgs {
 /// The language of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Lang {
-    /// A crate
+    /// A Rust crate
     Rust,
-    /// A module with its project file
+    /// A Python module with its project file
     Python,
-    /// A package
+    /// An npm package
     Typescript,
 }
 
@@ -67,8 +67,8 @@ struct Report {
     files: Vec<String>,
 }
 
-/// The command line, in which `-o` of `generate` means its folder. Everywhere else it says how to
-/// write, and a parser has one meaning for a letter.
+/// Replaces `-o` after `generate` by `--dir`. For all other commands `-o` is the output format, and clap
+/// allows one meaning per letter.
 pub(super) fn with_folder(mut args: Vec<OsString>) -> Vec<OsString> {
     const WITH_VALUE: &[&str] = &["-o", "--output", "--config", "--store", "--toolset"];
     let mut at = 1;
@@ -84,7 +84,7 @@ pub(super) fn with_folder(mut args: Vec<OsString>) -> Vec<OsString> {
 }
 
 pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
-    let app = match App::open(global, &ServerSelection::Compositions(vec![&args.composition])) {
+    let app = match global.open(&ServerSelection::Compositions(vec![&args.composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -95,7 +95,7 @@ pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
     let files = write(&subject, args.language.language());
     let paths: Vec<PathBuf> = files.iter().map(|file| args.folder.join(&file.path)).collect();
     if let Some(path) = paths.iter().find(|path| path.exists() && !args.force) {
-        let help = "`--force` replaces what is there";
+        let help = "`--force` replaces it";
         print_error(&format!("`{}` exists already", path.display()), Some(help));
         return Exit::Usage;
     }
@@ -117,9 +117,9 @@ pub(super) fn generate(global: &Global, args: &GenerateArgs) -> Exit {
     Exit::Success
 }
 
-/// The tool as it is served, whether or not the composition is configured yet.
+/// The tool as `segue mcp` would serve it, also if the composition is not configured yet.
 fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit> {
-    let source = app.source(name)?;
+    let source = source_of(app, name)?;
     let (plan, diagnostics, unreachable) = app.plan(&source);
     let Some(plan) = plan else {
         print_diagnostics(&diagnostics, &source);
@@ -135,7 +135,7 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
         if !global.quiet {
             let name = &composition.name;
             print_status(&format!(
-                "note: `{name}` is not configured; `compositions` has it served"
+                "note: `{name}` is not configured; add its file to `compositions` to serve it"
             ));
         }
     }

@@ -1,7 +1,7 @@
-//! Another host's configuration → MCP servers of `segue.yaml`.
+//! The configuration of another MCP host → `mcpServers` of `segue.yaml`, for `segue init --from`.
 //!
-//! Nothing in it is started, and no secret is copied: what looks like one becomes `${NAME}`, and a
-//! note says which variable to set.
+//! Starts no server and copies no secret: a text that looks like one becomes `${NAME}`, and a note says
+//! which variable to set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,16 +13,16 @@ use segue_runtime::tools::mcp::confusable_form;
 use crate::config::secrets::{is_secret_name, parts};
 use crate::config::{jsonc, servers};
 
-/// What is written, and what its user has to know.
+/// The YAML of the servers, and notes for the user.
 pub(super) struct ImportedServers {
     pub(super) text: String,
     pub(super) notes: Vec<String>,
 }
 
-/// The fields that are taken over.
+/// Fields that are copied.
 const KEPT: &[&str] = &["type", "command", "args", "env", "cwd", "url", "headers", "timeout"];
 
-/// Fields that become others, or say what is said by leaving a server out.
+/// Fields that are translated to others, or that switch a server off.
 const TURNED: &[&str] = &[
     "transport",
     "httpUrl",
@@ -36,10 +36,10 @@ const TURNED: &[&str] = &[
     "enabled",
 ];
 
-/// Fields that change nothing.
+/// Fields without effect.
 const WORDS: &[&str] = &["name", "description", "icon", "gallery", "version", "source"];
 
-/// Reads the servers of a host's configuration; the error says why there are none.
+/// Reads the servers of a host's configuration.
 pub(super) fn read(file: &Path) -> Result<ImportedServers, String> {
     let shown = file.display();
     let text =
@@ -80,7 +80,7 @@ pub(super) fn read(file: &Path) -> Result<ImportedServers, String> {
     Ok(ImportedServers { text, notes: import.notes })
 }
 
-/// The projects that have servers of their own, as one host keeps them beside its user's.
+/// Projects with servers of their own: Claude Code keeps them in the same file.
 fn projects(whole: &Value) -> Vec<String> {
     let projects = whole.get("projects").and_then(Value::as_object).cloned().unwrap_or_default();
     let has_servers = |project: &Value| {
@@ -104,9 +104,9 @@ fn toml(text: &str) -> Result<Value, String> {
 struct Import {
     lines: String,
     notes: Vec<String>,
-    /// What the names of the servers look like.
+    /// The names of the servers in a form that makes look-alikes equal.
     looks: BTreeSet<String>,
-    /// The variables that stand for secrets, with these, so that no two secrets have one.
+    /// Variables for secrets, with the secret: two secrets never share a variable.
     variables: BTreeMap<String, String>,
 }
 
@@ -121,10 +121,10 @@ impl Import {
         {
             return self.notes.push(format!("`{given}` was left out: it is switched off"));
         }
-        // What is said of it counts only when it is taken over.
+        // Notes about a server that is left out are dropped.
         let before = self.notes.len();
         if name != given {
-            self.notes.push(format!("`{given}` is called `{name}` here"));
+            self.notes.push(format!("`{given}` was renamed to `{name}`"));
         }
         let written = self.entry(&name, entry);
         if let Err(why) = servers::check(&name, &written) {
@@ -138,7 +138,7 @@ impl Import {
         let _ = writeln!(self.lines, "  {key}: {}", written.to_json());
     }
 
-    /// What a server is called here: no two look alike.
+    /// The name of a server in `segue.yaml`: plain, and unlike every other.
     fn name(&self, given: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "_-.".contains(c) { c } else { '-' };
         let name: String = given.chars().map(plain).collect();
@@ -148,11 +148,11 @@ impl Import {
         names.find(|name| !self.looks.contains(&confusable_form(name))).unwrap_or_default()
     }
 
-    /// A server as Segue has it.
+    /// The entry of a server in `segue.yaml`.
     fn entry(&mut self, name: &str, entry: &Value) -> Value {
         let mut fields: Vec<(&str, Value)> = Vec::new();
         for key in KEPT {
-            // Hosts have names of their own for some.
+            // Some hosts use other names.
             let others: &[&str] = match *key {
                 "url" => &["httpUrl", "serverUrl", "url"],
                 "type" => &["type", "transport"],
@@ -173,7 +173,7 @@ impl Import {
         let members = entry.as_object().into_iter().flat_map(|members| members.iter());
         let left: Vec<&str> = members.map(|(key, _)| &**key).filter(|key| !known(key)).collect();
         if !left.is_empty() {
-            self.notes.push(format!("`{name}`: not taken over: `{}`", left.join("`, `")));
+            self.notes.push(format!("`{name}`: not imported: `{}`", left.join("`, `")));
         }
         Value::object(fields)
     }
@@ -189,7 +189,7 @@ impl Import {
                 let mut flag: Option<String> = None;
                 let args = args.iter().enumerate().map(|(index, arg)| {
                     let text = arg.to_string();
-                    // What stands behind a flag is its value, unless it is a flag.
+                    // The argument after a flag is its value, unless it is a flag, too.
                     let before = flag.take().filter(|_| !text.starts_with("--"));
                     let is_flag = text.starts_with('-') && !text.contains('=') && before.is_none();
                     let name = before.unwrap_or_else(|| format!("argument-{index}"));
@@ -205,8 +205,8 @@ impl Import {
         }
     }
 
-    /// A text with variables as Segue spells them, and without secrets. `${VAR}` and `${env:VAR}`
-    /// stay; what other hosts put in becomes a variable.
+    /// A text with variables in Segue's syntax and without secrets. `${VAR}` and `${env:VAR}` stay;
+    /// placeholders of other hosts become variables.
     fn text(&mut self, server: &str, name: &str, text: &str) -> String {
         let mut out = String::new();
         let mut rest = text;
@@ -219,7 +219,7 @@ impl Import {
                 _ if inside.starts_with("input:") => {
                     let variable = variable_name(server, &inside["input:".len()..]);
                     self.notes.push(format!(
-                        "`{server}`: `${{{inside}}}` is asked for elsewhere; set `{variable}`"
+                        "`{server}`: Segue does not prompt for `${{{inside}}}`; set `{variable}`"
                     ));
                     let _ = write!(out, "${{{variable}}}");
                 }
@@ -235,7 +235,7 @@ impl Import {
         out
     }
 
-    /// A variable, without a default that is a secret.
+    /// A variable without its default, if the default is a secret.
     fn without_default<'a>(&mut self, server: &str, inside: &'a str, is_secret: bool) -> &'a str {
         let Some((variable, default)) = inside.split_once(":-") else { return inside };
         let is_secret = is_secret || is_secret_name(variable);
@@ -247,9 +247,9 @@ impl Import {
         variable
     }
 
-    /// A text without variables, or what stands beside some.
+    /// Copies a text without variables, or the part before or after one, with secrets replaced.
     fn literal(&mut self, server: &str, name: &str, text: &str, is_part: bool, out: &mut String) {
-        // Beside a variable stands what is said of it: `Bearer `, `session=`.
+        // Text beside a variable describes it, such as `Bearer ` or `session=`.
         let about = text.trim_end().is_empty() || text.ends_with([' ', '=', ':']);
         let name_here = if is_part && about { "" } else { name };
         let mut at = 0;
@@ -269,7 +269,7 @@ impl Import {
         out.push_str(&text[at..]);
     }
 
-    /// The variable that stands for a secret. Another secret has another one.
+    /// The variable for a secret. Different secrets get different variables.
     fn variable(&mut self, server: &str, name: &str, value: &str) -> String {
         let own = variable_name(server, name);
         let full = format!("{}_{}", upper(server), upper(name));
@@ -282,7 +282,7 @@ impl Import {
     }
 }
 
-/// Flags whose values are looked at by their names: secrets, headers and variables.
+/// Flags whose values may be secrets.
 fn takes_secrets(flag: &str) -> bool {
     is_secret_name(flag) || matches!(flag, "--header" | "--headers" | "-H")
 }
@@ -326,7 +326,7 @@ fn variable_name(server: &str, name: &str) -> String {
     format!("{}_{}", upper(server), upper(name))
 }
 
-/// A name as variables have them.
+/// A name in the form of an environment variable.
 fn upper(name: &str) -> String {
     let name = name.trim_matches('-');
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
@@ -404,7 +404,7 @@ mod tests {
         assert!(notes.iter().any(|note| note.contains("set `API_TOKEN`")), "{notes:?}");
     }
 
-    /// What is written loads, and what is not taken over is said.
+    /// The written configuration loads, and notes name what was not imported.
     #[test]
     fn every_server_can_be_used_or_is_said_to_be_left_out() {
         let (text, notes) = import(
@@ -428,8 +428,8 @@ mod tests {
             ]
         );
         for words in [
-            "`foo` is called `foo-2` here",
-            "`gem`: not taken over: `includeTools`",
+            "`foo` was renamed to `foo-2`",
+            "`gem`: not imported: `includeTools`",
             "`none` was left out: it needs a `command` or a `url`",
             "`old` was left out: the old transport",
             "`open` was left out: `${` is never closed",
@@ -460,6 +460,6 @@ mod tests {
         assert!(text.contains(r#"time: {"command":"uvx","args":["mcp-server-time"],"env":{"TZ":"${TZ}"},"timeout":"5s"}"#), "{text}");
         let headers = r#""headers":{"X":"v","X-Secret":"${API_X_SECRET}","Y":"${Y_VAR}","Authorization":"Bearer ${API_TOKEN}"}"#;
         assert!(text.contains(headers), "{text}");
-        assert!(notes.contains(&"`api`: not taken over: `enabled_tools`".to_owned()), "{notes:?}");
+        assert!(notes.contains(&"`api`: not imported: `enabled_tools`".to_owned()), "{notes:?}");
     }
 }

@@ -4,32 +4,32 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Exit, Global, import, print_error, print_status};
+use super::{Exit, Global, import};
 use crate::config::{self, TrustFile};
-use crate::print::escape_control;
+use crate::print::{escape_control, print_error, print_status};
 
 /// Write a configuration and a working example
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
-    /// Where
+    /// The folder to write to
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Replace files that exist
+    /// Replace existing files
     #[arg(long)]
     force: bool,
-    /// Take over the MCP servers of another host's configuration: `mcpServers`, VS Code's
-    /// `servers`, or Codex's TOML
+    /// Import the MCP servers of another host's configuration: `mcpServers`, VS Code's `servers`, or
+    /// Codex's TOML
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
 }
 
-/// What is written, and where.
+/// The files that are written.
 const FILES: &[(&str, &str)] = &[
     ("segue.yaml", include_str!("init/segue.yaml")),
     ("compositions/hello.yaml", include_str!("init/hello.yaml")),
 ];
 
-/// The folder of the file tools, apart from Segue's own files.
+/// The root of the file tools, separate from Segue's own files.
 const FOLDER: &str = "files";
 
 pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
@@ -41,7 +41,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     if !present.is_empty() && !args.force {
         let verb = if present.len() == 1 { "exists" } else { "exist" };
         let message = format!("`{}` {verb} already", present.join("`, `"));
-        print_error(&message, Some("`--force` replaces what is there"));
+        print_error(&message, Some("`--force` replaces existing files"));
         return Exit::Usage;
     }
     let imported = match args.from.as_deref().map(import::read).transpose() {
@@ -68,11 +68,11 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     let folder = args.folder.join(FOLDER);
     let is_new = !folder.is_dir();
     if let Err(error) = std::fs::create_dir_all(&folder) {
-        print_error(&format!("cannot make `{FOLDER}`: {error}"), None);
+        print_error(&format!("cannot create `{FOLDER}`: {error}"), None);
         return Exit::Usage;
     }
     if is_new && !global.quiet {
-        print_status(&format!("made {}/ for the file tools", folder.display()));
+        print_status(&format!("created {}/ for the file tools", folder.display()));
     }
     if imported.is_none() {
         trust(&args.folder.join("segue.yaml"));
@@ -91,9 +91,8 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     Exit::Success
 }
 
-/// Trusts what was just written here; what compositions that were here before may overwrite is none of it.
-/// It matters little when that cannot be remembered: commands ask
-/// for it.
+/// Trusts the configuration that was just written, but not the `overwrites` of compositions that were
+/// here before. If trust cannot be stored, later commands say that it is missing.
 fn trust(file: &Path) {
     if let Ok(loaded) = config::load(Some(file)) {
         let _ = TrustFile::allow(&loaded.config, &[]);

@@ -12,7 +12,7 @@ use segue_core::source::Source;
 use segue_core::types::{FieldLookup, Type};
 use segue_core::value::{Map, Value};
 
-/// The input of a run or a call, or what is wrong with it.
+/// Reads the input of a run or a call.
 pub(super) fn read(
     whole: Option<&str>,
     pairs: &[String],
@@ -34,7 +34,7 @@ pub(super) fn read(
     Ok(members.into())
 }
 
-/// One JSON value, given by this option: written out, `@file`, or `-`.
+/// One JSON value of an option: JSON, `@file`, or `-` for standard input.
 pub(super) fn json(option: &str, text: &str, limits: &Limits) -> Result<Value, String> {
     let (name, text) = match text.strip_prefix('@') {
         None if text == "-" => ("standard input", read_stdin()?),
@@ -109,7 +109,7 @@ pub(super) fn read_pair(
     Ok((name.into(), value))
 }
 
-/// Text where text may be; else JSON of the kind that is asked for.
+/// Reads a value as text if the type allows text, else as JSON of that type.
 fn by_type(name: &str, text: &str, wanted: &Type, limits: &Limits) -> Result<Value, String> {
     let takes = |ty: &Type| wanted.parts().iter().any(|part| part == ty);
     if *wanted == Type::Any || takes(&Type::String) {

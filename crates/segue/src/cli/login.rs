@@ -2,23 +2,24 @@
 
 use clap::Args;
 
-use super::app::App;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_error, print_status};
-use crate::print::escape_control;
+use super::{Exit, Global};
+use crate::app::ServerSelection;
+use crate::print::{escape_control, print_error, print_status};
 
-/// Log in at an MCP server that has OAuth
+/// Log in to an MCP server with OAuth
+///
+/// Prints the address of the login page and waits until you have logged in there.
 #[derive(Args, Debug)]
 pub(super) struct LoginArgs {
-    /// The server, as `mcpServers` calls it
+    /// The name of the server in `mcpServers`
     server: String,
-    /// Forget the login instead
+    /// Delete the stored login
     #[arg(long)]
     forget: bool,
 }
 
 pub(super) fn login(global: &Global, args: &LoginArgs) -> Exit {
-    let app = match App::open(global, &ServerSelection::Recorded) {
+    let app = match global.open(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -35,19 +36,18 @@ pub(super) fn login(global: &Global, args: &LoginArgs) -> Exit {
     };
     if args.forget {
         server.forget_login();
-        print_status(&format!("the login at `{name}` is forgotten"));
+        print_status(&format!("deleted the login to `{name}`"));
         return Exit::Success;
     }
-    let tell = |page: &str| {
-        print_status(&format!("open this page, and decide there:\n{}", escape_control(page)))
-    };
-    match app.runtime().block_on(server.login(tell)) {
+    let show_page =
+        |page: &str| print_status(&format!("open this page to log in:\n{}", escape_control(page)));
+    match app.runtime().block_on(server.login(show_page)) {
         Ok(()) => {
-            print_status(&format!("logged in at `{name}`"));
+            print_status(&format!("logged in to `{name}`"));
             Exit::Success
         }
         Err(why) => {
-            print_error(&format!("no login at `{name}`: {}", escape_control(&why)), None);
+            print_error(&format!("cannot log in to `{name}`: {}", escape_control(&why)), None);
             Exit::Unreachable
         }
     }

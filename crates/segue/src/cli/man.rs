@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Command, CommandFactory as _};
 use clap_mangen::Man;
 
-use super::{Cli, Exit, print_data, print_error, print_status};
+use super::{Cli, Exit};
+use crate::print::{print_data, print_error, print_status};
 
-/// Print the manual page of this program, or write one for each command
+/// Print the manual page of `segue`, or write one for each command
 #[derive(Args, Debug)]
 pub(super) struct ManArgs {
     /// Write `segue.1`, `segue-run.1` and so on into this folder
@@ -26,7 +27,7 @@ pub(super) fn man(args: &ManArgs) -> Exit {
     collect(root, &mut pages);
     match write(folder, &pages) {
         Ok(()) => {
-            print_status(&format!("{} pages are in `{}`", pages.len(), folder.display()));
+            print_status(&format!("wrote {} pages to `{}`", pages.len(), folder.display()));
             Exit::Success
         }
         Err(error) => {
@@ -36,13 +37,14 @@ pub(super) fn man(args: &ManArgs) -> Exit {
     }
 }
 
-/// The pages of a command and of those below it, each under its name.
+/// The pages of a command and of those subcommands it, each under its name.
 fn collect(command: Command, pages: &mut Vec<(String, String)>) {
-    let below = command.get_subcommands().filter(|below| below.get_name() != "help");
-    let below: Vec<Command> = below.cloned().collect();
+    let subcommands =
+        command.get_subcommands().filter(|subcommands| subcommands.get_name() != "help");
+    let subcommands: Vec<Command> = subcommands.cloned().collect();
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     pages.push((name, page(command)));
-    below.into_iter().for_each(|below| collect(below, pages));
+    subcommands.into_iter().for_each(|subcommands| collect(subcommands, pages));
 }
 
 fn page(command: Command) -> String {

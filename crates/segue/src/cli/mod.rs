@@ -1,9 +1,8 @@
-//! The command line: one file per command, each of which translates, makes one call of the engine
-//! and translates back.
+//! The command line: one file per command. A command reads its arguments, makes one call of the engine
+//! and prints the result.
 //!
-//! Data goes to standard output, everything else to standard error.
+//! Data goes to standard output, everything else to standard error. `app` makes the engine.
 
-mod app;
 mod ask;
 mod call;
 mod check;
@@ -17,40 +16,38 @@ mod generate;
 mod import;
 mod init;
 mod input;
-mod load;
 mod login;
 mod man;
 mod mcp;
-mod overrides;
 mod plan;
 mod plans;
 mod progress;
 mod prompt;
-mod protected_files;
 mod record;
-mod reload;
 mod run;
 mod run_actions;
+mod run_view;
 mod runs;
 mod schema;
 mod serve;
-mod signals;
 mod templates;
 mod test;
 mod token;
 mod tools;
 mod trust;
-mod upstream;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use segue_core::compile::source::Source;
 
+use crate::app::{self, App, AppError, AppOptions, ServerSelection};
+use crate::config::Config;
 use crate::observe::log;
-use crate::print::escape_control;
+use crate::print::{print_data, print_error};
 
-/// Exit codes, as the contract has them.
+/// How a command ends; the exit codes are documented for users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It worked.
@@ -59,11 +56,11 @@ pub enum Exit {
     RunFailed,
     /// The call, the configuration or the composition is wrong.
     Usage,
-    /// A person said no, or must say something.
+    /// A person denied the run, or it waits for one.
     Denied,
-    /// A tool's source cannot be reached.
+    /// A source of tools cannot be reached.
     Unreachable,
-    /// Somebody pressed Ctrl-C.
+    /// Ctrl-C or another signal.
     Interrupted,
 }
 
@@ -84,9 +81,9 @@ const EXAMPLES: &str = "\
 Examples:
   segue init                              write a working example
   segue run hello.yaml -i name=Ada        run a composition
-  segue check compositions/*.yaml         find every mistake before anything runs
-  segue plan hello.yaml --format mermaid  see order, effects and what can be undone
-  segue tools --search file               what is available
+  segue check compositions/*.yaml         find every error before anything runs
+  segue plan hello.yaml --format mermaid  see order, effects and what can be rolled back
+  segue tools --search file               list the tools
 
 Exit codes: 0 success · 1 the run failed · 2 wrong usage, configuration or composition ·
 3 denied or waiting for a person · 4 a tool source is unreachable · 130 interrupted";
@@ -101,49 +98,49 @@ pub struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// The options of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
-    /// How to write: by default `rich` on a terminal and `plain` elsewhere
+    /// Output format [default: `rich` on a terminal, `plain` elsewhere]
     #[arg(short, long, global = true, value_enum)]
     output: Option<Output>,
-    /// The same as `-o json`
+    /// Same as `-o json`
     #[arg(long, global = true, conflicts_with = "output")]
     json: bool,
-    /// The configuration [default: segue.yaml here or above]
+    /// Configuration file [default: segue.yaml in this folder or a parent]
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where runs and checkpoints are kept: `memory` or `sqlite:FILE`
+    /// Store for runs and checkpoints: `memory` or `sqlite:FILE`
     #[arg(long, global = true, value_name = "STORE")]
     store: Option<String>,
-    /// Use only the tools of this toolset of the configuration
+    /// Use only the tools of this configured toolset
     #[arg(long, global = true, value_name = "NAME")]
     toolset: Option<String>,
-    /// Say only what went wrong
+    /// Print only errors
     #[arg(short, long, global = true)]
     quiet: bool,
-    /// Say more
+    /// Print more details
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
-    /// What is written to standard error for operators: `error`, `warn`, `info`, `debug`, or a list
-    /// such as `segue=debug,rmcp=info` [default: `SEGUE_LOG`, or `info` for `serve`]
+    /// Log level on standard error: `error`, `warn`, `info`, `debug`, or a list per target such as
+    /// `segue=debug,rmcp=info` [default: `SEGUE_LOG`, else `info` for `serve` and no log otherwise]
     #[arg(long, global = true, value_name = "LEVEL")]
     log_level: Option<String>,
-    /// How that is written
+    /// Log format
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: log::LogFormat,
 }
 
-/// How to write.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
-    /// A live tree, for a terminal
+    /// A live tree of steps, for a terminal
     Rich,
-    /// A line per change
+    /// One line per change
     Plain,
     /// One JSON document at the end
     Json,
-    /// A JSON document per line, as things happen
+    /// One JSON document per line, as steps change
     Ndjson,
 }
 
@@ -161,6 +158,31 @@ impl Global {
     fn is_json(&self) -> bool {
         matches!(self.output(), Output::Json | Output::Ndjson)
     }
+
+    /// What the arguments say about the configuration.
+    fn options(&self) -> AppOptions {
+        AppOptions {
+            config: self.config.clone(),
+            store: self.store.clone(),
+            toolset: self.toolset.clone(),
+            quiet: self.quiet,
+            verbose: self.verbose,
+        }
+    }
+
+    /// An engine whose runs are not stored.
+    fn open(&self, selection: &ServerSelection<'_>) -> Result<App, Exit> {
+        App::open(&self.options(), selection).map_err(|error| report(&error))
+    }
+
+    /// An engine with the store of runs.
+    fn open_stored(&self, selection: &ServerSelection<'_>) -> Result<App, Exit> {
+        App::open_stored(&self.options(), selection).map_err(|error| report(&error))
+    }
+
+    fn load_config(&self) -> Result<Config, Exit> {
+        app::load_config(&self.options()).map_err(|error| report(&error))
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -169,56 +191,56 @@ enum Command {
     Run(run::RunArgs),
     /// List runs, or show one
     Runs(runs::RunsArgs),
-    /// Go on with a run that was interrupted or waits for a person
+    /// Resume a run that was interrupted or waits for a person
     Resume(run_actions::ResumeArgs),
-    /// End a run that waits or was interrupted
+    /// Cancel a run
     Cancel(run_actions::CancelArgs),
-    /// Take back what a run did
+    /// Roll back what a run did
     Rollback(run_actions::RollbackArgs),
-    /// Answer the question that a run waits for, and go on
+    /// Approve or deny the question that a run waits for, and resume it
     Approve(run_actions::ApproveArgs),
-    /// Find every mistake of compositions, without running anything
+    /// Report every error in compositions, without running them
     Check(check::CheckArgs),
-    /// Run the tests of compositions: mocked tools, expected calls and results
+    /// Test compositions with mocked tools against expected calls and results
     Test(test::TestArgs),
-    /// Show order, parallelism, effects and what can be undone
+    /// Show order, parallelism, effects and what can be rolled back
     Plan(plan::PlanArgs),
-    /// List the plans that were made of words, or show one
+    /// List the plans that `segue plan --ask` made, or show one
     Plans(plans::PlansArgs),
-    /// Write a document of another dialect as a composition
+    /// Convert a document of another dialect to a composition
     Convert(convert::ConvertArgs),
-    /// List the tools, or show one
+    /// List tools, or show one
     Tools(tools::ToolsArgs),
     Templates(templates::TemplatesArgs),
-    /// Call one tool
+    /// Call one tool and print its result
     Call(call::CallArgs),
-    /// Serve the configured compositions to an MCP host, over standard input and output
+    /// Serve the configured compositions to an MCP host over standard input and output
     Mcp(mcp::McpArgs),
     /// Serve the configured compositions over HTTP: REST at `/api/v1`, GraphQL at `/graphql`, MCP at `/mcp`
     Serve(serve::ServeArgs),
-    /// Print definitions of the tools for another host, and what is lost on the way
+    /// Print tool definitions for another host: MCP, OpenAI, Anthropic or Gemini
     Export(export::ExportArgs),
-    /// Write a typed client of a composition in another language, with a test
+    /// Generate a typed client of a composition in another language, with a test
     Generate(generate::GenerateArgs),
     /// Explain an error code
     Explain(explain::ExplainArgs),
-    /// Print the JSON Schema of compositions
+    /// Print the JSON Schema of compositions or tests, the OpenAPI document, or the GraphQL schema
     Schema(schema::SchemaArgs),
     /// Write a configuration and a working example
     Init(init::InitArgs),
-    /// Say what is wrong with this installation and its configuration
+    /// Check this installation, its configuration and its MCP servers
     Doctor(doctor::DoctorArgs),
-    /// Log in at an MCP server that has OAuth
+    /// Log in to an MCP server with OAuth
     Login(login::LoginArgs),
-    /// Allow the commands of a configuration that was found here
+    /// Trust the configuration of this folder, so that its commands and servers may run
     Trust(trust::TrustArgs),
     /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
-    /// Print the manual page of this program, or write one for each command
+    /// Print the manual page of `segue`, or write one for each command
     Man(man::ManArgs),
 }
 
-/// Reads the command line and does what it says.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse_from(generate::with_folder(std::env::args_os().collect())) {
         Ok(cli) => cli,
@@ -229,7 +251,7 @@ pub fn main() -> ExitCode {
         }
     };
     let exit = cli.dispatch();
-    // What calls have left behind that were given up at the end.
+    // Ends processes and connections of calls that were given up.
     segue_runtime::tools::settle();
     exit.into()
 }
@@ -237,12 +259,12 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
-        let usual = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
+        let default_level = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
         if matches!(self.command, Command::Serve(_) | Command::Mcp(_)) {
             log::set_format(global.log_format);
         }
         let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
-        if let Some(level) = global.log_level.clone().or_else(in_env).or(usual)
+        if let Some(level) = global.log_level.clone().or_else(in_env).or(default_level)
             && let Err(message) = log::open(global.log_format, &level)
         {
             print_error(&message, None);
@@ -279,62 +301,29 @@ impl Cli {
     }
 }
 
+/// Prints why there is no engine. The command ends as wrongly used.
+fn report(error: &AppError) -> Exit {
+    error.print();
+    Exit::Usage
+}
+
+/// The text of a composition: a file, a configured name, or a template's id.
+fn source_of(app: &App, name: &str) -> Result<Source, Exit> {
+    app.find(name).map_err(|error| report(&error))
+}
+
+/// Prints why this process cannot serve.
+fn report_failure(error: &AppError) -> Exit {
+    error.print();
+    Exit::RunFailed
+}
+
 /// A terminal that cannot move its cursor.
 fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Writes data to standard output. A reader that has gone away is no mistake of ours; data that
-/// cannot be written is not a success.
-pub(crate) fn print_data(text: &str) {
-    use std::io::Write as _;
-    let mut out = std::io::stdout().lock();
-    let newline = if text.ends_with('\n') { "" } else { "\n" };
-    let written = write!(out, "{text}{newline}").and_then(|()| out.flush());
-    if let Err(error) = written
-        && error.kind() != std::io::ErrorKind::BrokenPipe
-    {
-        print_error(&format!("cannot write to standard output: {error}"), None);
-        std::process::exit(1);
-    }
-}
-
-/// Writes narration to standard error.
-pub(crate) fn print_status(text: &str) {
-    use std::io::Write as _;
-    if log::is_json() {
-        log::write_json_line("INFO", text, None);
-        return;
-    }
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
-}
-
-/// Says what may go wrong.
-pub(crate) fn print_warning(message: &str, help: &str) {
-    if log::is_json() {
-        return log::write_json_line("WARN", message, Some(help));
-    }
-    let bold = anstyle::Style::new().bold();
-    let yellow = bold.fg_color(Some(anstyle::AnsiColor::Yellow.into()));
-    print_status(&format!("{yellow}warning{yellow:#}{bold}: {}{bold:#}", escape_control(message)));
-    print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
-}
-
-/// Says what went wrong.
-pub(crate) fn print_error(message: &str, help: Option<&str>) {
-    if log::is_json() {
-        log::write_json_line("ERROR", message, help);
-        return;
-    }
-    let bold = anstyle::Style::new().bold();
-    let red = bold.fg_color(Some(anstyle::AnsiColor::Red.into()));
-    print_status(&format!("{red}error{red:#}{bold}: {}{bold:#}", escape_control(message)));
-    if let Some(help) = help {
-        print_status(&format!("{bold}help{bold:#}: {}", escape_control(help)));
-    }
-}
-
-/// One JSON document on standard output: on one line where a document is a line.
+/// Prints a JSON document to standard output; with `ndjson`, on one line.
 pub(crate) fn print_json(global: &Global, value: &impl serde::Serialize) {
     match global.output() {
         Output::Ndjson => print_data(&serde_json::to_string(value).unwrap_or_default()),

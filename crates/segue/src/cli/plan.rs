@@ -4,36 +4,36 @@ use clap::{Args, ValueEnum};
 use segue_core::view::PlanView;
 use segue_core::view::explain;
 
-use super::app::{App, print_diagnostics};
 use super::ask::{self, AskArgs};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, to_json};
+use super::{Exit, Global, source_of, to_json};
+use crate::app::ServerSelection;
+use crate::print::{print_data, print_diagnostics};
 
-/// Show order, parallelism, effects and what can be undone
+/// Show order, parallelism, effects and what can be rolled back
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
-    /// A file, or the name of a configured composition
+    /// A composition file, or the name of a configured composition
     #[arg(value_name = "FILE|NAME", required_unless_present = "query")]
     composition: Option<String>,
     #[command(flatten)]
     ask: AskArgs,
-    /// How to show it
+    /// The format of the plan
     #[arg(long, value_enum, default_value = "text")]
     format: PlanFormat,
 }
 
-/// How to show a plan.
+/// The format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum PlanFormat {
-    /// For people
+    /// Text for people
     Text,
-    /// For programs
+    /// JSON for programs
     Json,
     /// A Mermaid flow chart
     Mermaid,
     /// The DOT language of Graphviz
     Dot,
-    /// A picture
+    /// An SVG picture
     Svg,
 }
 
@@ -41,11 +41,11 @@ pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
     let Some(composition) = &args.composition else {
         return ask::ask(global, &args.ask, args.format);
     };
-    let app = match App::open(global, &ServerSelection::Compositions(vec![composition])) {
+    let app = match global.open(&ServerSelection::Compositions(vec![composition])) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let source = match app.source(composition) {
+    let source = match source_of(&app, composition) {
         Ok(source) => source,
         Err(exit) => return exit,
     };

@@ -1,22 +1,21 @@
-//! `segue plans`: plans that were made of words, and how they stand.
+//! `segue plans`: lists, shows and deletes plans that a model made.
 
 use clap::{Args, Subcommand};
 use segue_core::view::Timestamp;
 use segue_runtime::engine::PlanningError;
 use serde_json::json;
 
-use super::app::App;
 use super::ask::{describe_origin, report_error};
-use super::run::summary;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_json, print_status, to_json};
-use crate::print::escape_control;
+use super::run_view::summary;
+use super::{Exit, Global, print_json, to_json};
+use crate::app::{App, ServerSelection};
+use crate::print::{escape_control, print_data, print_status};
 
-/// List the plans that were made of words, or show one
+/// List the plans that `segue plan --ask` made, or show one
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct PlansArgs {
-    /// How many at most
+    /// The most plans to list
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: usize,
     #[command(subcommand)]
@@ -25,21 +24,21 @@ pub(super) struct PlansArgs {
 
 #[derive(Debug, Subcommand)]
 enum PlansCommand {
-    /// Show a plan, how it came about, how it stands and what came of it
+    /// Show a plan: its origin, its state and the result of its run
     Show {
-        /// The plan, or a request: the last of its plans
+        /// The id of a plan, or of a request, which means its latest plan
         #[arg(value_name = "PLAN|REQUEST")]
         id: String,
     },
-    /// Throw a plan away
+    /// Delete a plan
     Forget {
-        /// The plan
+        /// The id of the plan
         plan: String,
     },
 }
 
 pub(super) fn plans(global: &Global, args: &PlansArgs) -> Exit {
-    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
+    let app = match global.open_stored(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -83,7 +82,7 @@ async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanningError>
     let record = app.engine.find_plan(id).await?;
     let versions = app.engine.plans_of_request(&record.request_id).await?;
     let result = match app.engine.plan_result(&record.plan_id).await {
-        // The run is forgotten; its plan is not.
+        // The run was deleted, its plan was not.
         Err(PlanningError::Engine(_)) => None,
         other => other?,
     };
@@ -105,8 +104,8 @@ async fn show(global: &Global, app: &App, id: &str) -> Result<(), PlanningError>
     ));
     print_data(&format!("origin  {}", describe_origin(&record.origin)));
     if let Some(run_id) = &record.run_id {
-        let how = result.as_ref().map_or_else(|| "forgotten".to_owned(), summary);
-        print_data(&format!("run     {run_id} · {}", escape_control(&how)));
+        let state = result.as_ref().map_or_else(|| "deleted".to_owned(), summary);
+        print_data(&format!("run     {run_id} · {}", escape_control(&state)));
     }
     print_data(&escape_control(&to_json(&record.document)));
     if let Some(result) = result.filter(|result| !result.output.is_null()) {

@@ -1,38 +1,39 @@
-//! What a person sees while a run is under way: a live tree on a terminal, lines elsewhere.
+//! Shows a run while it is under way: a live tree on a terminal, lines or JSON elsewhere.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use parking_lot::Mutex;
 use segue_core::duration::format_duration;
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Fact, NodeId, Run};
 use segue_runtime::driver::{NoObserver, Observer};
 use segue_runtime::tools;
 
-use super::{Global, Output, print_data, print_status};
-use crate::print::{TerminalStyle, escape_control};
+use super::{Global, Output};
+use crate::print::{TerminalStyle, escape_control, print_data, print_status};
 use crate::step_events::{self, StepChange, step_change};
 
-/// Steps that a tree shows line by line; of a larger run only what is under way or wrong.
+/// The most steps that a tree keeps on the screen; a larger run shows only active and failed steps.
 const LINES_MAX: usize = 30;
 
-/// One way of showing a run.
+/// How a run is shown.
 #[derive(Clone)]
 pub(super) enum ProgressDisplay {
     /// Nothing.
     Silent,
-    /// A line per change.
+    /// One line per change.
     Lines(Arc<LineDisplay>),
-    /// A JSON document per change.
+    /// One JSON document per change.
     Events(Arc<EventDisplay>),
     /// A live tree.
     Tree(Arc<TreeDisplay>),
 }
 
-/// The way that fits the output.
+/// The display for a run that this process drives.
 pub(super) fn for_plan(global: &Global, plan: &Arc<Plan>) -> ProgressDisplay {
     match global.output() {
         _ if global.quiet => ProgressDisplay::Silent,
@@ -46,8 +47,8 @@ pub(super) fn for_plan(global: &Global, plan: &Arc<Plan>) -> ProgressDisplay {
     }
 }
 
-/// The way that fits a run that somebody else works on: it is seen a little late, so without a tree.
-pub(super) fn for_recovery(global: &Global) -> ProgressDisplay {
+/// The display for a run of another process. Its changes arrive late, so there is no live tree.
+pub(super) fn for_followed(global: &Global) -> ProgressDisplay {
     match global.output() {
         Output::Json => ProgressDisplay::Silent,
         Output::Ndjson => ProgressDisplay::Events(Arc::new(EventDisplay::default())),
@@ -65,8 +66,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Takes the tree away while something else is on the terminal. Whatever happens meanwhile is
-    /// remembered: nobody waits.
+    /// Hides the tree while a question is on the terminal. The tree keeps recording changes.
     pub(super) fn hide(&self) {
         if let ProgressDisplay::Tree(tree) = self {
             let _ = tree.bars.clear();
@@ -74,11 +74,11 @@ impl ProgressDisplay {
         }
     }
 
-    /// Brings the tree back, as it is now.
+    /// Shows the tree again, with all changes.
     pub(super) fn show(&self) {
         if let ProgressDisplay::Tree(tree) = self {
             tree.bars.set_draw_target(ProgressDrawTarget::stderr());
-            tree.lines().values().for_each(|line| line.bar.force_draw());
+            tree.lines.lock().values().for_each(|line| line.bar.force_draw());
         }
     }
 
@@ -89,28 +89,28 @@ impl ProgressDisplay {
     }
 }
 
-/// When each step began, to say how long it took.
+/// When each step started, for durations.
 type StepStarts = BTreeMap<NodeId, u64>;
 
 fn step_starts(run: &Run, journal: &[Entry]) -> StepStarts {
-    let mut begun = StepStarts::new();
+    let mut started = StepStarts::new();
     for entry in journal {
         if let Some((node, _)) = step_change(run, entry) {
-            begun.entry(node).or_insert(entry.at_ms);
+            started.entry(node).or_insert(entry.at_ms);
         }
     }
-    begun
+    started
 }
 
-/// A line per change.
+/// One line per change.
 #[derive(Default)]
 pub(super) struct LineDisplay {
-    /// Whether arguments and values are shown too.
+    /// Whether to print arguments and values, too.
     verbose: bool,
-    begun: Mutex<StepStarts>,
+    started: Mutex<StepStarts>,
 }
 
-/// What a step was given or returned, for those who want to know more.
+/// The arguments or the result of a step, for `--verbose`.
 fn details(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
         Fact::Called { node, candidate, args } => {
@@ -128,7 +128,7 @@ fn details(run: &Run, entry: &Entry) -> Option<String> {
     }
 }
 
-/// Which part of its life a run enters, for those who want to know more.
+/// The phase that a run enters, for `--verbose`.
 fn phase(run: &Run, entry: &Entry) -> Option<String> {
     match &entry.fact {
         Fact::Started(started) => Some(format!(
@@ -148,14 +148,14 @@ fn phase(run: &Run, entry: &Entry) -> Option<String> {
 
 impl Observer for LineDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut started = self.started.lock();
         for entry in entries {
             if let (true, Some(phase)) = (self.verbose, phase(run, entry)) {
                 print_status(&phase);
             }
             let Some((node, change)) = step_change(run, entry) else { continue };
-            let is_known = begun.contains_key(&node);
-            let since = *begun.entry(node).or_insert(entry.at_ms);
+            let is_known = started.contains_key(&node);
+            let since = *started.entry(node).or_insert(entry.at_ms);
             let took = format_duration(entry.at_ms.saturating_sub(since));
             let path = run.path(node);
             print_status(&match change {
@@ -170,7 +170,7 @@ impl Observer for LineDisplay {
                 StepChange::Skipped(reason) => format!("[{path}] skipped: {reason}"),
                 StepChange::Cancelled => format!("[{path}] cancelled after {took}"),
                 StepChange::InDoubt(why) => format!("[{path}] in doubt after {took}: {why}"),
-                StepChange::RolledBack => format!("[{path}] undone"),
+                StepChange::RolledBack => format!("[{path}] rolled back"),
             });
             if let (true, Some(details)) = (self.verbose, details(run, entry)) {
                 print_status(&details);
@@ -179,7 +179,7 @@ impl Observer for LineDisplay {
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = step_starts(run, journal);
+        *self.started.lock() = step_starts(run, journal);
     }
 
     fn progressed(&self, run: &Run, call: CallId, progress: &tools::Progress) {
@@ -193,7 +193,7 @@ impl Observer for LineDisplay {
     }
 }
 
-/// A JSON document per change.
+/// One JSON document per change.
 #[derive(Default)]
 pub(super) struct EventDisplay {
     /// The number of the last entry.
@@ -215,14 +215,14 @@ impl Observer for EventDisplay {
     }
 }
 
-/// A live tree: one line per step that has begun.
+/// A live tree: one line per step that has started.
 pub(super) struct TreeDisplay {
     bars: MultiProgress,
     colour: bool,
     small: bool,
     lines: Mutex<BTreeMap<NodeId, TreeLine>>,
-    /// Steps that began before the run went on here.
-    begun: Mutex<StepStarts>,
+    /// When steps started that ran before this process took the run over.
+    started: Mutex<StepStarts>,
 }
 
 struct TreeLine {
@@ -244,15 +244,11 @@ impl TreeDisplay {
             colour,
             small,
             lines: Mutex::default(),
-            begun: Mutex::default(),
+            started: Mutex::default(),
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, BTreeMap<NodeId, TreeLine>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A new line: below the step that it is inside of, else at the end.
+    /// Adds a line: below the enclosing step, or at the end.
     fn begin(
         &self,
         lines: &mut BTreeMap<NodeId, TreeLine>,
@@ -294,27 +290,27 @@ impl TreeDisplay {
         line.bar.finish_with_message(words.to_owned());
     }
 
-    /// A sign in a colour, where colours are wanted.
+    /// A sign, in colour if colours are on.
     fn mark(&self, colour: &str, sign: &str) -> String {
         if self.colour { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() }
     }
 
     fn finish(&self) {
-        let lines = self.lines();
+        let lines = self.lines.lock();
         lines.values().filter(|line| !line.bar.is_finished()).for_each(|line| line.bar.abandon());
     }
 }
 
 impl Observer for TreeDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         for entry in entries {
             let Some((node, change)) = step_change(run, entry) else { continue };
             let path = run.path(node);
             let depth = path.matches('/').count();
             if !lines.contains_key(&node) {
-                let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
-                let began_ms = begun.get(&node).copied().unwrap_or(entry.at_ms);
+                let started = self.started.lock();
+                let began_ms = started.get(&node).copied().unwrap_or(entry.at_ms);
                 let line = self.begin(&mut lines, &path, depth, began_ms);
                 lines.insert(node, line);
             }
@@ -345,7 +341,7 @@ impl Observer for TreeDisplay {
                 StepChange::Skipped(reason) => {
                     TreeDisplay::end(line, depth, "–", &reason, self.small)
                 }
-                StepChange::RolledBack => TreeDisplay::end(line, depth, "↩", "undone", true),
+                StepChange::RolledBack => TreeDisplay::end(line, depth, "↩", "rolled back", true),
                 StepChange::Cancelled => {
                     TreeDisplay::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
                 }
@@ -358,11 +354,11 @@ impl Observer for TreeDisplay {
     }
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
-        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = step_starts(run, journal);
+        *self.started.lock() = step_starts(run, journal);
     }
 
     fn progressed(&self, _run: &Run, call: CallId, progress: &tools::Progress) {
-        let lines = self.lines();
+        let lines = self.lines.lock();
         if let Some(line) = lines.get(&call.node) {
             line.bar.set_message(format!(
                 "{} {}",

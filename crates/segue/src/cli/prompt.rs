@@ -1,9 +1,10 @@
-//! Questions to a person at a terminal.
+//! Questions to a person at a terminal, and their answers.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use segue_core::limits::Limits;
 use segue_core::run::{Question, QuestionKind};
 use segue_core::schema::Schema;
@@ -13,12 +14,12 @@ use segue_runtime::confirm::{Confirmer, Decision};
 use tokio::sync::oneshot;
 
 use super::current_user::current_user;
+use super::input;
 use super::progress::ProgressDisplay;
-use super::{input, print_status};
-use crate::print::escape_control;
+use crate::print::{escape_control, print_status};
 use crate::serve::question::{consent, listed, quoted, shown, stakes, undo_words};
 
-/// Asks on a terminal; elsewhere `otherwise` answers.
+/// Asks on a terminal; without one, `otherwise` answers.
 pub(super) fn confirmer(
     progress: &ProgressDisplay,
     otherwise: impl Confirmer + 'static,
@@ -34,7 +35,7 @@ struct TerminalConfirmer {
     progress: ProgressDisplay,
 }
 
-/// Held by whoever asks: there is one terminal, and one question at a time.
+/// Held while a question is open: there is one terminal, and one question at a time.
 static TERMINAL: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[async_trait]
@@ -52,8 +53,8 @@ impl Confirmer for TerminalConfirmer {
     }
 }
 
-/// A question that is being put. The run goes on meanwhile, unseen, and drops this when somebody else
-/// has answered, or when it is too late to.
+/// A question on the screen, with the progress display hidden. The run drops it when it was answered
+/// elsewhere or timed out.
 struct OpenPrompt<'a> {
     progress: &'a ProgressDisplay,
     step: &'a str,
@@ -63,15 +64,15 @@ struct OpenPrompt<'a> {
 impl Drop for OpenPrompt<'_> {
     fn drop(&mut self) {
         if self.is_open {
-            print_status(&format!("\nstep `{}` does not ask any more", escape_control(self.step)));
-            forget_typed();
+            print_status(&format!("\nstep `{}` no longer asks", escape_control(self.step)));
+            discard_typed();
         }
         self.progress.show();
     }
 }
 
-/// What was typed before a question was read, or for one that does not stand any more, is no answer to it.
-fn forget_typed() {
+/// Discards what was typed before a question was shown: it is no answer to it.
+fn discard_typed() {
     #[cfg(unix)]
     {
         use rustix::termios::{QueueSelector, tcflush};
@@ -79,7 +80,7 @@ fn forget_typed() {
     }
 }
 
-/// Puts a question, and waits for what somebody types. Nothing leaves it open.
+/// Shows a question and reads the answer. `None` leaves the question open.
 async fn prompt(question: &Question) -> Option<(bool, Value)> {
     let step = &question.step;
     match &question.kind {
@@ -87,16 +88,10 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
             let text = format!("{} [y/N] ", consent(composition, input, calls).message);
             Some((is_yes(&line(&text).await), Value::Null))
         }
-        QuestionKind::Call {
-            tool,
-            args,
-            effect,
-            can_roll_back: is_undoable,
-            parts,
-            rollback: undo,
-        } => {
-            let (stakes, undo) = (stakes(*effect, *is_undoable), undo_words(undo.as_ref()));
-            let args = format!("{}\n{stakes}{}{undo}", indent(&shown(args)), listed(parts));
+        QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => {
+            let (stakes, rollback) =
+                (stakes(*effect, *can_roll_back), undo_words(rollback.as_ref()));
+            let args = format!("{}\n{stakes}{}{rollback}", indent(&shown(args)), listed(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((is_yes(&line(&text).await), Value::Null))
         }
@@ -111,8 +106,8 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
         }
         QuestionKind::Doubt { tool, message, .. } => {
             let text = format!(
-                "nobody knows whether step `{step}` did its work ({}).\nlook whether `{tool}` did \
-                 it: [done/failed], or nothing to leave the run waiting ",
+                "the call of step `{step}` is in doubt ({}).\ncheck whether `{tool}` took effect: \
+                 [done/failed], or press Enter to leave the run waiting ",
                 quoted(message)
             );
             match line(&text).await.to_lowercase().as_str() {
@@ -124,17 +119,21 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
     }
 }
 
-/// Asks for the members of a form, one after the other. What is left empty is left out; what does
-/// not fit is asked again.
+/// Asks for the fields of a form, one after the other. An empty answer leaves a field out; an invalid one
+/// is asked for again.
 async fn fill_in(schema: &Arc<Schema>) -> Value {
     let Type::Object(form) = schema.ty() else { return Value::Null };
     let mut filled = Vec::new();
     for (name, property) in &form.properties {
-        let usual = schema.json().get("properties").and_then(|all| all.get(name)?.get("default"));
-        let mark = if property.required && usual.is_none() { "*" } else { "" };
-        let usual = usual.map_or_else(String::new, |usual| format!(", else {usual}"));
-        let prompt =
-            format!("{}{mark} ({}{}): ", escape_control(name), property.ty, escape_control(&usual));
+        let default = schema.json().get("properties").and_then(|all| all.get(name)?.get("default"));
+        let mark = if property.required && default.is_none() { "*" } else { "" };
+        let default = default.map_or_else(String::new, |it| format!(", default {it}"));
+        let prompt = format!(
+            "{}{mark} ({}{}): ",
+            escape_control(name),
+            property.ty,
+            escape_control(&default)
+        );
         loop {
             let text = line(&prompt).await;
             if text.is_empty() {
@@ -158,9 +157,9 @@ async fn fill_in(schema: &Arc<Schema>) -> Value {
     if filled.is_empty() { Value::Null } else { Value::object(filled) }
 }
 
-/// Asks for a yes, where nothing else goes on.
+/// Asks a yes-or-no question while no run is under way.
 pub(super) fn ask(text: &str) -> bool {
-    forget_typed();
+    discard_typed();
     write(text);
     is_yes(&read_line())
 }
@@ -175,7 +174,7 @@ fn write(text: &str) {
     let _ = err.flush();
 }
 
-/// What somebody types; nothing when nobody can.
+/// Reads a line; empty if there is no input.
 fn read_line() -> String {
     let mut line = String::new();
     match std::io::stdin().read_line(&mut line) {
@@ -184,38 +183,34 @@ fn read_line() -> String {
     }
 }
 
-/// Who reads what is typed. Nobody can be called back from reading: a question that is withdrawn
-/// leaves the reader behind, and the next one gets what it reads.
+/// The thread that reads a line. Reading cannot be cancelled: when a question is withdrawn, the thread
+/// stays, and its line answers the next question.
 struct LineReader {
     is_reading: bool,
-    wanted: Option<oneshot::Sender<String>>,
+    receiver: Option<oneshot::Sender<String>>,
 }
 
-static READER: Mutex<LineReader> = Mutex::new(LineReader { is_reading: false, wanted: None });
+static READER: Mutex<LineReader> = Mutex::new(LineReader { is_reading: false, receiver: None });
 
-fn reader() -> MutexGuard<'static, LineReader> {
-    READER.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What somebody types after a question.
+/// Shows a question and reads a line.
 async fn line(text: &str) -> String {
-    // Before it is shown: whoever answers quickly is heard.
-    forget_typed();
+    // Before it is shown, so that a quick answer counts.
+    discard_typed();
     write(&escape_control(text));
-    let (wanted, typed) = oneshot::channel();
+    let (sender, typed) = oneshot::channel();
     let was_reading = {
-        let mut reader = reader();
-        reader.wanted = Some(wanted);
+        let mut reader = READER.lock();
+        reader.receiver = Some(sender);
         std::mem::replace(&mut reader.is_reading, true)
     };
     if !was_reading {
         // A thread of its own: the runtime would wait for a blocking task, also after Ctrl-C.
         std::thread::spawn(|| {
             let line = read_line();
-            let mut reader = reader();
+            let mut reader = READER.lock();
             reader.is_reading = false;
-            // Nobody wants it any more: it was meant for a question that is not open.
-            let _ = reader.wanted.take().map(|wanted| wanted.send(line));
+            // Without a receiver the question was withdrawn.
+            let _ = reader.receiver.take().map(|sender| sender.send(line));
         });
     }
     typed.await.unwrap_or_default()

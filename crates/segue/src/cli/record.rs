@@ -1,10 +1,12 @@
-//! `segue run --record`: a run is written down as a test.
+//! `segue run --record`: a run → a test file.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::catalog::Catalog;
 use segue_core::document::{ReadLimits, read};
+use segue_core::source::{Notation, Source};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Options, Run};
@@ -14,19 +16,19 @@ use segue_runtime::driver::Observer;
 use segue_runtime::recorder::Recorder;
 use segue_runtime::tools::Progress;
 
-use super::app::App;
 use super::to_json;
+use crate::app::App;
 use crate::config::documents::is_test_file;
 
-/// A test that is to be written.
+/// A test file to write.
 pub(super) struct TestRecording {
     file: PathBuf,
-    /// What listens to the tools.
+    /// Records what tools answer.
     pub(super) recorder: Recorder,
 }
 
 impl TestRecording {
-    /// Refused before anything runs: a name that is no test's, and a file that would be lost.
+    /// Refuses a name that is not a test file, and an existing file, before anything runs.
     pub(super) fn new(file: &Path) -> Result<TestRecording, String> {
         let shown = file.display();
         if !is_test_file(file) {
@@ -38,7 +40,7 @@ impl TestRecording {
         Ok(TestRecording { file: file.to_owned(), recorder: Recorder::default() })
     }
 
-    /// Listens to a run, for whoever watches it, too.
+    /// An observer that records a run and passes everything on to `watcher`.
     pub(super) fn observe_run<'a>(
         self,
         app: &'a App,
@@ -59,8 +61,8 @@ impl TestRecording {
     }
 }
 
-/// Writes a run down when it stops. It has to be done while the run is under way: only then is it
-/// known what must not be written.
+/// Makes the text of the test when the run stops. Only a run in memory still knows which texts are
+/// secret.
 pub(super) struct RecordingObserver<'a> {
     record: TestRecording,
     catalog: &'a Catalog,
@@ -88,7 +90,7 @@ impl Observer for RecordingObserver<'_> {
             catalog: self.catalog,
             limits: self.limits,
         });
-        *self.text.lock().unwrap_or_else(PoisonError::into_inner) = Some(text);
+        *self.text.lock() = Some(text);
     }
 
     fn progressed(&self, run: &Run, call: CallId, progress: &Progress) {
@@ -97,31 +99,31 @@ impl Observer for RecordingObserver<'_> {
 }
 
 impl RecordingObserver<'_> {
-    /// Writes the test, and says so.
+    /// Writes the test file and returns a note.
     pub(super) fn write(self, composition: &str) -> Result<String, String> {
         let file = self.record.file;
         let shown = file.display();
-        let text = self.text.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let text = self.text.into_inner();
         let text =
             text.ok_or_else(|| format!("`{composition}` did not run, so nothing was recorded"))?;
-        let text = text.map_err(|why| format!("no test can tell this run again: {why}"))?;
+        let text = text.map_err(|why| format!("no test can repeat this run: {why}"))?;
         let text = in_notation(&file, text, self.limits);
         std::fs::write(&file, text).map_err(|error| format!("cannot write `{shown}`: {error}"))?;
-        Ok(format!("wrote `{shown}`; `segue test {shown}` tells this run again"))
+        Ok(format!("wrote `{shown}`; `segue test {shown}` repeats this run"))
     }
 }
 
-/// The text in the notation that its file's name says.
+/// The text as YAML or JSON, by the name of the file.
 fn in_notation(file: &Path, text: String, limits: &Limits) -> String {
     if Notation::detect(&file.display().to_string(), &text) == Notation::Yaml {
         return text;
     }
     let tree = read(&Source::new("recorded.yaml", text), ReadLimits::for_documents(limits));
-    let tree = tree.expect("what was just written can be read");
+    let tree = tree.expect("a text that was just written can be read");
     format!("{}\n", to_json(&tree.to_value()))
 }
 
-/// How a test names its composition: not at all where the name of its file does.
+/// How the test names its composition; `None` if the file name says it.
 fn composition_beside(test: &Path, source: &Source) -> Option<String> {
     let path = Path::new(&**source.name());
     let folder = |path: &Path| {
@@ -135,11 +137,11 @@ fn composition_beside(test: &Path, source: &Source) -> Option<String> {
         let stem = own.rsplitn(3, '.').last().unwrap_or_default();
         return (stem != path.file_stem().unwrap_or_default().to_string_lossy()).then_some(name);
     }
-    Some(from(&here, &there).join(name).display().to_string())
+    Some(relative_path(&here, &there).join(name).display().to_string())
 }
 
-/// The way from one folder to another.
-fn from(here: &Path, there: &Path) -> PathBuf {
+/// The relative path from one folder to another.
+fn relative_path(here: &Path, there: &Path) -> PathBuf {
     let (mut here, mut there) = (here.components().peekable(), there.components().peekable());
     while here.peek().is_some() && here.peek() == there.peek() {
         here.next();

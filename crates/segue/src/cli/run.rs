@@ -12,87 +12,96 @@ use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
 use segue_core::result;
 use segue_core::run::{Options, ReusedStep, TraceContext};
-use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::view::explain;
-use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
+use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::confirm::DenyAll;
-use segue_runtime::driver::{NoObserver, now_ms};
+use segue_runtime::driver::NoObserver;
 use segue_runtime::engine::{
     Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
 };
 use segue_runtime::inject::Fault;
 
-use super::app::{App, print_diagnostics};
 use super::current_user::current_user;
 use super::progress;
 use super::prompt;
 use super::record::TestRecording;
 use super::run_actions::help_for;
-use super::signals::interrupted;
-use super::upstream::ServerSelection;
-use super::{
-    Exit, Global, Output, input, print_data, print_error, print_json, print_status, to_json,
-};
+use super::run_view::{exit_code, show, show_dry_run, show_errors, show_questions};
+use super::{Exit, Global, input, print_json};
+use crate::app::signals::interrupted;
+use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
-use crate::print::escape_control;
-use crate::serve::question::asked;
+use crate::print::{print_diagnostics, print_error, print_status};
 
 /// Run a composition
 #[derive(Args, Debug)]
 pub(super) struct RunArgs {
-    /// A file, the name of a configured composition, or a plan that was made of words
+    /// A composition file, the name of a configured composition, or the id of a plan
     #[arg(value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"])]
     composition: Option<String>,
-    /// Execute the plan of this request
+    /// Run the latest plan of this planning request
     #[arg(long, value_name = "REQUEST", conflicts_with = "composition")]
     request: Option<String>,
-    /// Execute a plan once more that was executed already
+    /// Run a plan again that ran already
     #[arg(long)]
     again: bool,
-    /// An input: `name=value` by the type of the input, `name:=JSON`, `name=@file`
+    /// An input: `name=value` (read by the type of the input), `name:=JSON` or `name=@file`
     #[arg(short, value_name = "NAME=VALUE")]
     input: Vec<String>,
-    /// The whole input: JSON, `@file`, or `-` for standard input
+    /// All inputs as one JSON object: JSON, `@file`, or `-` for standard input
     #[arg(long = "input", value_name = "JSON|@FILE|-")]
     whole: Option<String>,
-    /// Something that the caller brings along, such as `user_id=7`
+    /// A value of the run's context, such as `user_id=7`
     #[arg(long, value_name = "NAME=VALUE")]
     context: Vec<String>,
-    /// Show what would be called, and call nothing
+    /// Show the calls with their arguments and effects, without making them
     #[arg(long)]
     dry_run: bool,
-    /// With `--dry-run`: really call what only reads
+    /// With `--dry-run`: make the calls that only read
     #[arg(long, requires = "dry_run")]
     reads: bool,
-    /// Consent to every call that would ask
+    /// Approve every call that asks for confirmation
     #[arg(long)]
     yes: bool,
-    /// For the whole run, such as `2m`
+    /// Timeout of the whole run, such as `2m`
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
     timeout: Option<u64>,
-    /// Steps that run at once
+    /// How many steps may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_concurrency: Option<u32>,
-    /// What a failed step means, in place of the composition's own word
+    /// Override the composition's error strategy
     #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
     error_strategy: Option<Strategy>,
-    /// Begin with this step; what comes before it has the values of the run given by `--run`
+    /// Start at this step; earlier steps take their results from the run given by `--run`
     #[arg(long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
     from: Option<String>,
-    /// With `--from`: the earlier run, whose input and composition are used unless others are given
+    /// With `--from`: the earlier run; its composition and inputs are used unless others are given
     #[arg(long, value_name = "RUN", requires = "from")]
     run: Option<String>,
-    /// Print the result in the shape that the document's own dialect has
+    /// Print the result in the format of the document's own dialect
     #[arg(long, conflicts_with = "dry_run")]
     dialect_result: bool,
-    /// Write a test that tells this run again: `NAME.test.yaml`, or `.json`
+    /// Record this run as a test: `NAME.test.yaml` or `NAME.test.json`
     #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "from"])]
     record: Option<PathBuf>,
-    /// Break something on purpose: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`,
-    /// `rollback-fail=STEP`, `crash-after=N`
+    /// Inject a fault: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`, `rollback-fail=STEP` or
+    /// `crash-after=N`
     #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
     inject: Vec<Fault>,
+}
+
+impl RunArgs {
+    fn options(&self) -> Options {
+        Options {
+            timeout_ms: self.timeout,
+            max_concurrency: self.max_concurrency,
+            strategy: self.error_strategy,
+            approved: self.yes,
+            consented: false,
+            // A file that is named on the command line is trusted, like a named configuration.
+            vouched: self.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
+        }
+    }
 }
 
 fn parse_timeout(text: &str) -> Result<u64, String> {
@@ -101,7 +110,7 @@ fn parse_timeout(text: &str) -> Result<u64, String> {
 }
 
 fn parse_strategy(word: &str) -> Result<Strategy, String> {
-    Strategy::parse(word).ok_or_else(|| format!("the words are {}", Strategy::WORDS.join(", ")))
+    Strategy::parse(word).ok_or_else(|| format!("write one of {}", Strategy::WORDS.join(", ")))
 }
 
 pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
@@ -111,39 +120,39 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
     }
 }
 
-/// Why a run did not begin.
+/// Why a run did not start.
 struct StartError {
     code: Code,
     message: String,
     help: Option<String>,
-    /// Whether the reason has been drawn already.
-    said: bool,
+    /// Whether standard error shows the reason already.
+    is_printed: bool,
     view: Option<Box<RunView>>,
-    /// Whether the reason is a source of tools that cannot be reached.
+    /// Whether a source of tools cannot be reached.
     unreachable: bool,
 }
 
 impl StartError {
     fn new(code: Code, message: impl Into<String>) -> StartError {
         let message = message.into();
-        StartError { code, message, help: None, said: false, view: None, unreachable: false }
+        StartError { code, message, help: None, is_printed: false, view: None, unreachable: false }
     }
 
-    /// One run view on standard output, whatever happened; the reason on standard error.
+    /// Prints one run view to standard output, as every run does, and the reason to standard error.
     fn show(self, global: &Global) -> Exit {
         if global.is_json() {
             let error = ErrorView::check(self.code, self.message.clone(), self.help.clone());
             let view = self.view.unwrap_or_else(|| Box::new(not_started_view(vec![error])));
             print_json(global, &view);
         }
-        if !self.said {
+        if !self.is_printed {
             print_error(&self.message, self.help.as_deref());
         }
         if self.unreachable { Exit::Unreachable } else { Exit::Usage }
     }
 }
 
-/// A run that can begin.
+/// A run that is ready to start.
 struct PreparedRun {
     app: App,
     record: Option<TestRecording>,
@@ -151,17 +160,17 @@ struct PreparedRun {
     input: Value,
     context: Value,
     reused: Vec<ReusedStep>,
-    /// The plan that it executes, when that is one that is kept.
+    /// The stored plan that it runs, if it runs one.
     plan_id: Option<Arc<str>>,
 }
 
-/// What is to run.
+/// What the arguments name.
 enum Target {
     /// A file, or the name of a configured composition.
     Named(String),
-    /// A plan that is kept.
+    /// A stored plan.
     Stored(Box<StoredPlan>),
-    /// What an earlier run executed.
+    /// The plan of an earlier run.
     Earlier(String),
 }
 
@@ -176,13 +185,13 @@ impl Target {
         if args.request.is_none() && !is_plan {
             return Ok(Target::Named(named));
         }
-        let unusable = |_| StartError { said: true, ..StartError::new(Code::Config, UNUSABLE) };
-        let app = App::open_stored(global, &ServerSelection::Recorded, &[]).map_err(unusable)?;
+        let app = App::open_stored(&global.options(), &ServerSelection::Recorded);
+        let app = app.map_err(|error| of_app(&error))?;
         let found = app.runtime().block_on(app.engine.find_plan(id));
         found.map(|record| Target::Stored(Box::new(record))).map_err(|error| of_plan(&error))
     }
 
-    /// What it may call, so that only those servers start.
+    /// The names it may call, so that only their servers start.
     fn names(&self) -> Vec<&str> {
         match self {
             Target::Named(name) => vec![name],
@@ -196,15 +205,19 @@ impl Target {
     }
 }
 
-const UNUSABLE: &str = "the configuration cannot be used";
+/// There is no engine. Standard error says why; programs read that the configuration is at fault.
+fn of_app(error: &AppError) -> StartError {
+    error.print();
+    let message = "the configuration cannot be used";
+    StartError { is_printed: true, ..StartError::new(Code::Config, message) }
+}
 
-/// Why a plan that is kept is not executed.
+/// Why a stored plan does not run.
 fn of_plan(error: &PlanningError) -> StartError {
     StartError { help: error.help(), ..StartError::new(error.code(), error.to_string()) }
 }
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
-    let said = |message: &str| StartError { said: true, ..StartError::new(Code::Config, message) };
     let target = Target::of(global, args)?;
     let wanted = match &target {
         Target::Earlier(_) => ServerSelection::Recorded,
@@ -213,13 +226,13 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     let record = args.record.as_deref().map(TestRecording::new).transpose();
     let record = record.map_err(|message| StartError::new(Code::Conflict, message))?;
     let app = if args.dry_run {
-        App::open(global, &wanted)
+        App::open(&global.options(), &wanted)
     } else {
         let recorder = record.as_ref().map(|record| record.recorder.clone());
-        App::open_recorded(global, &wanted, &args.inject, recorder)
+        App::open_recorded(&global.options(), &wanted, &args.inject, recorder)
     };
-    let app = app.map_err(|_| said(UNUSABLE))?;
-    let (plan, kept) = planned(global, &app, &target)?;
+    let app = app.map_err(|error| of_app(&error))?;
+    let (plan, plan_id) = planned(global, &app, &target)?;
     for fault in &args.inject {
         fault.check(&plan).map_err(not_found)?;
     }
@@ -229,27 +242,29 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
     let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
     let mut prepared =
-        PreparedRun { app, record, plan, input, context, reused: Vec::new(), plan_id: kept };
+        PreparedRun { app, record, plan, input, context, reused: Vec::new(), plan_id };
     if let (Some(from), Some(run)) = (&args.from, &args.run) {
         prepared
-            .take_over(from, run)
+            .reuse_earlier(from, run)
             .map_err(|message| StartError::new(Code::NotFound, message))?;
     }
     Ok(prepared)
 }
 
-/// The plan to execute, and its id when it is one that is kept.
+/// The plan to run, and its id if it is a stored one.
 fn planned(
     global: &Global,
     app: &App,
     target: &Target,
 ) -> Result<(Arc<Plan>, Option<Arc<str>>), StartError> {
-    let (source, kept) = match target {
-        Target::Named(name) => (app.find(name).map_err(not_found)?, None),
+    let (source, plan_id) = match target {
+        Target::Named(name) => {
+            (app.find(name).map_err(|error| not_found((error.message(), error.help())))?, None)
+        }
         Target::Stored(record) => (source_of(record), Some(record.plan_id.clone())),
         Target::Earlier(run) => {
             let missing = |message| StartError::new(Code::NotFound, message);
-            let plan = earlier(app, run).map_err(missing)?.plan;
+            let plan = load_earlier(app, run).map_err(missing)?.plan;
             let unfit = |error: EngineError| {
                 let help = help_for(&error);
                 StartError { help, ..StartError::new(Code::DefinitionChanged, error.to_string()) }
@@ -266,9 +281,9 @@ fn planned(
         return Err(StartError { view, unreachable, ..StartError::new(Code::Parse, message) });
     };
     if !global.quiet {
-        let worth_saying = |d: &&Diagnostic| d.severity == Severity::Warning;
+        let is_warning = |d: &&Diagnostic| d.severity == Severity::Warning;
         print_diagnostics(
-            &diagnostics.iter().filter(worth_saying).cloned().collect::<Vec<_>>(),
+            &diagnostics.iter().filter(is_warning).cloned().collect::<Vec<_>>(),
             &source,
         );
     }
@@ -277,11 +292,11 @@ fn planned(
         let (steps, hash) = (plan.steps.len(), &plan.hash()[..12]);
         print_status(&format!("planned: {steps} steps, hash {hash}"));
     }
-    Ok((plan, kept))
+    Ok((plan, plan_id))
 }
 
-/// A run that is in the store.
-fn earlier(app: &App, run: &str) -> Result<LoadedRun, String> {
+/// A run of the store.
+fn load_earlier(app: &App, run: &str) -> Result<LoadedRun, String> {
     app.runtime().block_on(async {
         let run_id = super::runs::find(app, run).await?;
         app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
@@ -293,12 +308,12 @@ fn not_found((message, help): (String, Option<String>)) -> StartError {
 }
 
 impl PreparedRun {
-    /// Takes over what an earlier run has found out, and its input where nothing else is given.
-    fn take_over(&mut self, from: &str, run: &str) -> Result<(), String> {
-        let stored = earlier(&self.app, run)?;
+    /// Reuses the results of an earlier run, and its inputs where the arguments give none.
+    fn reuse_earlier(&mut self, from: &str, run: &str) -> Result<(), String> {
+        let stored = load_earlier(&self.app, run)?;
         let (name, earlier) = (&self.plan.composition.name, stored.run.name());
         if name != earlier {
-            return Err(format!("the earlier run is one of `{earlier}`, and not of `{name}`"));
+            return Err(format!("the earlier run is a run of `{earlier}`, not of `{name}`"));
         }
         self.reused = stored.run.reusable_steps(&self.plan, from)?;
         let (input, context) = stored.run.input_and_context();
@@ -307,7 +322,7 @@ impl PreparedRun {
         for (given, option) in [(&self.input, "-i"), (&self.context, "--context")] {
             if let Some(name) = stored.run.redacted_member(given) {
                 return Err(format!(
-                    "`{name}` is sensitive and was not kept: give it again with `{option} {name}=…`"
+                    "`{name}` is sensitive and was not stored: give it again with `{option} {name}=…`"
                 ));
             }
         }
@@ -315,28 +330,20 @@ impl PreparedRun {
     }
 
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let PreparedRun { app, record, plan, input, context, reused, plan_id: kept } = self;
+        let PreparedRun { app, record, plan, input, context, reused, plan_id } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         let name = plan.composition.name.clone();
         let progress = progress::for_plan(global, &plan);
         let confirmer = prompt::confirmer(&progress, DenyAll);
-        let options = Options {
-            timeout_ms: args.timeout,
-            max_concurrency: args.max_concurrency,
-            strategy: args.error_strategy,
-            approved: args.yes,
-            consented: false,
-            // Whoever names a file means it, as with a configuration.
-            vouched: args.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
-        };
+        let options = args.options();
         let observer = if args.dry_run { &NoObserver } else { progress.observer() };
         let listener = record.map(|record| record.observe_run(&app, &plan, &options, observer));
         let observer = listener.as_ref().map_or(observer, |listener| listener);
         let run_id = app.engine.new_run_id();
         let observing = if args.dry_run { Observers::default() } else { app.observers() };
-        let origin = RequestOrigin { trace: asked_within(), ..RequestOrigin::default() };
+        let origin = RequestOrigin { trace: trace_from_env(), ..RequestOrigin::default() };
         let watch = observing.watch(observer, &name, &origin);
         let request = RunRequest {
             plan,
@@ -351,33 +358,24 @@ impl PreparedRun {
             observer: &watch,
             cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
         };
-        let outcome = if args.dry_run {
-            app.runtime().block_on(app.engine.run_rehearsal(request))
-        } else if let Some(plan_id) = &kept {
-            let executing = app.engine.execute_plan(plan_id, args.again, request);
-            match app.runtime().block_on(executing) {
-                Ok(view) => Ok(view),
-                Err(PlanningError::Engine(error)) => Err(error),
-                Err(error) => {
-                    progress.finish();
-                    return of_plan(&error).show(global);
-                }
-            }
-        } else {
-            app.runtime().block_on(app.engine.run(request))
-        };
+        let outcome = execute(&app, args, plan_id.as_ref(), request);
         progress.finish();
+        let outcome = match outcome {
+            Ok(view) => Ok(view),
+            Err(PlanningError::Engine(error)) => Err(error),
+            Err(error) => return of_plan(&error).show(global),
+        };
         let recorded = listener.map(|listener| listener.write(&name));
         let exit = match outcome {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
             Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
             Ok(view) => show(global, &view),
-            Err(error) => stopped(global, name, &error),
+            Err(error) => report_stopped(global, name, &error),
         };
         match recorded {
             None => exit,
-            Some(Ok(said)) => {
-                print_status(&said);
+            Some(Ok(note)) => {
+                print_status(&note);
                 exit
             }
             Some(Err(message)) => {
@@ -388,14 +386,31 @@ impl PreparedRun {
     }
 }
 
-/// The trace that this command is a part of, as whoever started it says.
-fn asked_within() -> Option<TraceContext> {
+/// Runs a plan: as a dry run that reads, as a stored plan, or as any other.
+fn execute(
+    app: &App,
+    args: &RunArgs,
+    plan_id: Option<&Arc<str>>,
+    request: RunRequest<'_>,
+) -> Result<RunView, PlanningError> {
+    let (runtime, engine) = (app.runtime(), &app.engine);
+    match plan_id {
+        _ if args.dry_run => {
+            runtime.block_on(engine.run_rehearsal(request)).map_err(PlanningError::Engine)
+        }
+        Some(plan_id) => runtime.block_on(engine.execute_plan(plan_id, args.again, request)),
+        None => runtime.block_on(engine.run(request)).map_err(PlanningError::Engine),
+    }
+}
+
+/// The trace that this command belongs to, from the environment of its parent process.
+fn trace_from_env() -> Option<TraceContext> {
     TraceContext::parse(&std::env::var("TRACEPARENT").ok()?)
 }
 
-/// The store failed. A run that had begun is where it was, and not over: whoever reads that it failed
-/// might begin it again.
-fn stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
+/// The store failed. A run that had started is reported as `running`, not as failed: a client that reads
+/// "failed" might start it again.
+fn report_stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
     let (message, hint) = (error.to_string(), help_for(error));
     if global.is_json() {
         let mut view = not_started_view(vec![ErrorView {
@@ -412,7 +427,7 @@ fn stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
     Exit::RunFailed
 }
 
-/// An object with the members of another in place of its own.
+/// The members of both objects; `edited` wins.
 fn merged(earlier: &Value, edited: &Value) -> Value {
     match (earlier, edited) {
         (Value::Object(earlier), Value::Object(edited)) => {
@@ -424,32 +439,7 @@ fn merged(earlier: &Value, edited: &Value) -> Value {
     }
 }
 
-/// One thread is enough: calls wait, they do not calculate.
-pub(super) fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime needs nothing that could be missing")
-}
-
-pub(super) fn show(global: &Global, view: &RunView) -> Exit {
-    match global.output() {
-        Output::Json | Output::Ndjson => print_json(global, view),
-        Output::Rich | Output::Plain => {
-            if !view.output.is_null() {
-                print_data(&to_json(&view.output));
-            }
-            show_errors(view);
-            show_questions(view);
-            if !global.quiet {
-                print_status(&summary(view));
-            }
-        }
-    }
-    exit_code(view)
-}
-
-/// The result as the document's dialect has it. A run that did not begin has none.
+/// Prints the result in the format of the document's dialect. A run that did not start has none.
 fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
     if view.started_at.is_none() {
         return show(global, view);
@@ -467,144 +457,5 @@ fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
             print_error(&error.to_string(), help_for(&error).as_deref());
             Exit::RunFailed
         }
-    }
-}
-
-/// A composition that was called as a tool: its output, or what went wrong.
-pub(super) fn show_result(view: &RunView) -> Exit {
-    if view.success {
-        print_data(&to_json(&view.output));
-    }
-    show_errors(view);
-    exit_code(view)
-}
-
-/// What a waiting run waits for.
-pub(super) fn show_questions(view: &RunView) {
-    let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
-    for wait in &waits {
-        let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
-        let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
-        let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
-        print_error(&message, Some(&help));
-    }
-}
-
-pub(super) fn show_errors(view: &RunView) {
-    for error in &view.errors {
-        let place = match (&error.step, &error.tool) {
-            (Some(step), Some(tool)) => format!("step `{step}` ({tool}): "),
-            (Some(step), None) => format!("step `{step}`: "),
-            _ => String::new(),
-        };
-        let doubt = if error.in_doubt { " — it may have done its work nevertheless" } else { "" };
-        let message = format!("[{}] {place}{}{doubt}", error.code, error.message);
-        print_error(&message, error.hint.as_deref().or_else(|| hint_for(error)));
-    }
-}
-
-/// How something is given here that a run could not begin without.
-fn hint_for(error: &ErrorView) -> Option<&'static str> {
-    match (error.phase, error.code) {
-        ("check", Code::InputSchema) => {
-            Some("`-i name=value` gives an input, `segue plan` shows which there are")
-        }
-        ("check", Code::PolicyViolation) => Some("`--context name=value` gives it"),
-        _ => None,
-    }
-}
-
-pub(super) fn summary(view: &RunView) -> String {
-    let word = view.status.as_str().replace('_', " ");
-    let took = match view.started_at {
-        // One that waits is not over.
-        Some(began) if view.completed_at.is_none() => now_ms().saturating_sub(began.0),
-        _ => view.duration_ms,
-    };
-    format!(
-        "{}: {word} · {} of {} steps · {}",
-        view.name,
-        view.steps_succeeded,
-        view.steps.len(),
-        format_duration(took)
-    )
-}
-
-pub(super) fn exit_code(view: &RunView) -> Exit {
-    let refused = !view.errors.is_empty() && view.errors.iter().all(|error| error.phase == "check");
-    match view.status {
-        RunStatus::Success => Exit::Success,
-        RunStatus::DryRun if view.success => Exit::Success,
-        RunStatus::Denied | RunStatus::Waiting => Exit::Denied,
-        RunStatus::Cancelled => Exit::Interrupted,
-        // Taken back because it was interrupted is still interrupted.
-        _ if view.errors.iter().any(|error| error.code == Code::Cancelled) => Exit::Interrupted,
-        _ if refused => Exit::Usage,
-        _ if view.errors.iter().any(|error| error.code == Code::Unreachable) => Exit::Unreachable,
-        _ => Exit::RunFailed,
-    }
-}
-
-/// The effect plan: which calls would be made with which arguments, what each would do, and what
-/// would take it back.
-fn show_dry_run(global: &Global, view: &RunView) -> Exit {
-    if global.is_json() {
-        print_json(global, view);
-        return exit_code(view);
-    }
-    for step in &view.steps {
-        print_data(&effect_line(step));
-        if let (Some(_), Value::Object(args)) = (&step.tool, &step.input) {
-            args.iter().for_each(|(name, value)| {
-                print_data(&format!("    {name}: {}", escape_control(&value.to_json())));
-            });
-        }
-    }
-    show_errors(view);
-    if !global.quiet && view.status == RunStatus::DryRun {
-        print_status(&match view.steps_executed {
-            0 => "nothing was called".to_owned(),
-            1 => "1 step only reads and was called; nothing else was".to_owned(),
-            n => format!("{n} steps only read and were called; nothing else was"),
-        });
-    }
-    exit_code(view)
-}
-
-/// `write  builtin:files_write  writes · undo: builtin:files_restore`
-fn effect_line(step: &StepView) -> String {
-    let what = step.tool.as_deref().unwrap_or(step.kind);
-    let mut notes = Vec::new();
-    if let Some(would) = &step.would {
-        notes.push(explain::effect_label(would.effect).to_owned());
-        let changes = !matches!(would.effect, Impact::None | Impact::Reads);
-        notes.extend(
-            Some(explain::rollback_label(&would.rollback)).filter(|w| changes && !w.is_empty()),
-        );
-        notes.extend(would.confirms.then(|| "asks first".to_owned()));
-        notes.extend(would.called.then(|| "called".to_owned()));
-    }
-    match step.status {
-        StepStatus::Failed => notes.push("failed".to_owned()),
-        StepStatus::InDoubt => notes.push("in doubt".to_owned()),
-        StepStatus::Cancelled => notes.push("cancelled".to_owned()),
-        _ => {}
-    }
-    notes.extend(step.reason.as_ref().map(|reason| format!("skipped: {reason}")));
-    format!("{}  {what}  {}", step.id, notes.join(" · "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn statuses_have_their_exit_codes() {
-        let view = |status| RunView { status, ..RunView::default() };
-        assert_eq!(exit_code(&view(RunStatus::Success)), Exit::Success);
-        assert_eq!(exit_code(&view(RunStatus::Partial)), Exit::RunFailed);
-        assert_eq!(exit_code(&view(RunStatus::RolledBack)), Exit::RunFailed);
-        assert_eq!(exit_code(&view(RunStatus::Denied)), Exit::Denied);
-        assert_eq!(exit_code(&view(RunStatus::Cancelled)), Exit::Interrupted);
     }
 }

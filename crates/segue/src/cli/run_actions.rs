@@ -1,4 +1,4 @@
-//! `segue resume`, `cancel`, `rollback`, `approve`: acting on a run that is in the store.
+//! `segue resume`, `cancel`, `rollback` and `approve`: commands to a stored run.
 
 use clap::{Args, ValueEnum};
 use futures_util::FutureExt as _;
@@ -10,84 +10,89 @@ use segue_runtime::driver::{NoObserver, RunCommand};
 use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
-use super::app::App;
 use super::current_user::current_user;
 use super::prompt::confirmer;
-use super::run::show;
+use super::run_view::show;
 use super::runs::find;
-use super::signals::interrupted;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, input, print_error, print_status, progress};
+use super::{Exit, Global, input, progress};
+use crate::app::signals::interrupted;
+use crate::app::{App, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
+use crate::print::{print_error, print_status};
 use crate::serve::question::{Unclear, asked, meant, misfit};
 
-/// Go on with a run that was interrupted or waits for a person
+/// Resume a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
 #[command(override_usage = "segue resume [OPTIONS] <RUN>\n       segue resume [OPTIONS] --all")]
 pub(super) struct ResumeArgs {
-    /// The run: its id, the beginning or the end of it, or `last`
+    /// The run: its id, the start or the end of its id, or `last`
     #[arg(value_name = "RUN", required_unless_present = "all")]
     run: Option<String>,
-    /// Every run that was interrupted
+    /// Resume every interrupted run
     #[arg(long, conflicts_with_all = ["run", "assume"])]
     all: bool,
-    /// What is known of a call that was never answered
+    /// Settle a call in doubt: whether it took effect
     #[arg(long, value_name = "OUTCOME")]
     assume: Option<Assume>,
-    /// With `--assume done`: what the call returned
+    /// With `--assume done`: the result of the call
     #[arg(long = "value", value_name = "JSON", requires = "assume")]
     value: Option<String>,
-    /// With `--assume`: the step that is meant, when several are in doubt
+    /// With `--assume`: the step, if several are in doubt
     #[arg(long, value_name = "STEP", requires = "assume")]
     step: Option<String>,
-    /// Take the run from whoever has it, even if it is alive
+    /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
     take_over: bool,
 }
 
-/// What became of a call.
+/// Whether a call in doubt took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Assume {
-    /// It did its work
+    /// The call took effect
     Done,
-    /// It did nothing
+    /// The call had no effect
     Failed,
 }
 
-/// End a run that waits or was interrupted
+/// Cancel a run
+///
+/// If another process runs it, that process gets the command. `segue rollback` also rolls back what the
+/// run did.
 #[derive(Args, Debug)]
 pub(super) struct CancelArgs {
-    /// The run: its id, the beginning or the end of it, or `last`
+    /// The run: its id, the start or the end of its id, or `last`
     run: String,
-    /// Take the run from whoever has it, even if it is alive
+    /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
     take_over: bool,
 }
 
-/// Take back what a run did
+/// Roll back what a run did
+///
+/// Calls the rollback of every step that is done, the last one first.
 #[derive(Args, Debug)]
 pub(super) struct RollbackArgs {
-    /// The run: its id, the beginning or the end of it, or `last`
+    /// The run: its id, the start or the end of its id, or `last`
     run: String,
 }
 
-/// Answer the question that a run waits for, and go on
+/// Approve or deny the question that a run waits for, and resume it
 #[derive(Args, Debug)]
 pub(super) struct ApproveArgs {
-    /// The run: its id, the beginning or the end of it, or `last`
+    /// The run: its id, the start or the end of its id, or `last`
     run: String,
-    /// Say no
+    /// Deny instead of approve
     #[arg(long)]
     deny: bool,
-    /// The step that asks, when several do
+    /// The step that asks, if several do
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
-    /// Data that belongs to the answer: `name=value`, `name:=JSON`
+    /// A value that the question asks for: `name=value` or `name:=JSON`
     #[arg(short, value_name = "NAME=VALUE", conflicts_with = "deny")]
     input: Vec<String>,
 }
 
-/// What is wanted of a run, in the words of the command line.
+/// A command to a run, and whose run it may take.
 struct ActOptions {
     command: RunCommand,
     take_over: TakeOver,
@@ -101,11 +106,11 @@ impl ActOptions {
 
 pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
     let Some(run) = &args.run else { return resume_all(global) };
-    let take_over = how(args.take_over);
+    let take_over = take_over_mode(args.take_over);
     act(global, run, |app, stored| {
         let act = ActOptions { take_over, ..ActOptions::new(RunCommand::Resume) };
         let Some(assume) = args.assume else { return Ok(act) };
-        let question = the_question(stored, args.step.as_deref(), true)?;
+        let question = open_question(stored, args.step.as_deref(), true)?;
         let data = match &args.value {
             None => Value::Null,
             Some(text) => input::json("--value", text, app.engine.limits())?,
@@ -119,13 +124,13 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
 }
 
 pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
-    let take_over = how(args.take_over);
+    let take_over = take_over_mode(args.take_over);
     act(global, &args.run, |_, _| {
         Ok(ActOptions { take_over, ..ActOptions::new(RunCommand::Cancel { by: current_user() }) })
     })
 }
 
-fn how(takes_over: bool) -> TakeOver {
+fn take_over_mode(takes_over: bool) -> TakeOver {
     if takes_over { TakeOver::Force } else { TakeOver::IfAbandoned }
 }
 
@@ -138,9 +143,9 @@ pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
     })
 }
 
-/// Whether what was wanted happened: a run that was taken back as somebody wished is no failure.
-fn exit_of_wish(wish: &RunCommand, status: RunStatus, exit: Exit) -> Exit {
-    match (wish, status) {
+/// The exit code after a command: a rollback or a cancellation that was requested is a success.
+fn exit_after(command: &RunCommand, status: RunStatus, exit: Exit) -> Exit {
+    match (command, status) {
         (RunCommand::RollBack { .. } | RunCommand::Cancel { .. }, RunStatus::RolledBack)
         | (RunCommand::Cancel { .. }, RunStatus::Cancelled) => Exit::Success,
         _ => exit,
@@ -149,7 +154,7 @@ fn exit_of_wish(wish: &RunCommand, status: RunStatus, exit: Exit) -> Exit {
 
 pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
     act(global, &args.run, |app, stored| {
-        let question = the_question(stored, args.step.as_deref(), false)?;
+        let question = open_question(stored, args.step.as_deref(), false)?;
         let schema = match &question.kind {
             QuestionKind::Approval { schema, .. } => schema.clone(),
             _ => None,
@@ -167,7 +172,7 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
     })
 }
 
-/// Shows the question that is being answered, so that a person sees what the answer covers.
+/// Prints the question that is being answered, so that a person sees what the answer covers.
 fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
     if global.quiet || global.is_json() {
         return;
@@ -179,8 +184,8 @@ fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
     }
 }
 
-/// The question that is meant: of a call in doubt, or any other.
-fn the_question(
+/// The open question of a run: about a call in doubt, or any other.
+fn open_question(
     stored: &LoadedRun,
     step: Option<&str>,
     is_doubt: bool,
@@ -188,11 +193,11 @@ fn the_question(
     meant(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
         (Unclear::Several(steps), _) => {
             let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
-            format!("several steps ask, say which with `--step`: {}", steps.join(", "))
+            format!("several steps ask a question; choose one with `--step`: {}", steps.join(", "))
         }
-        (Unclear::None, Some(step)) => format!("step `{step}` asks nothing of this kind"),
+        (Unclear::None, Some(step)) => format!("step `{step}` has no question of this kind"),
         (Unclear::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
-        (Unclear::None, None) => "nothing is asked in this run".to_owned(),
+        (Unclear::None, None) => "this run has no open question".to_owned(),
     })
 }
 
@@ -201,7 +206,7 @@ fn act(
     run: &str,
     wanted: impl FnOnce(&App, &LoadedRun) -> Result<ActOptions, String>,
 ) -> Exit {
-    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
+    let app = match global.open_stored(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -219,10 +224,11 @@ fn act(
         }
     };
     let observing = app.observers();
-    runtime.block_on(go_on(global, &app, &stored, act, &observing))
+    runtime.block_on(execute(global, &app, &stored, act, &observing))
 }
 
-async fn go_on(
+/// Drives the run here; if another process drives it, sends the command there and follows the run.
+async fn execute(
     global: &Global,
     app: &App,
     stored: &LoadedRun,
@@ -248,7 +254,7 @@ async fn go_on(
         if !is_owned || act.command == RunCommand::Resume {
             break outcome;
         }
-        // Somebody drives it: whoever does is told, and does what is wanted.
+        // Another process drives the run and carries out the command.
         match app.engine.send_command(run_id, &act.command).await {
             Ok(true) => break app.engine.follow(run_id).await,
             Ok(false) => {}
@@ -258,7 +264,7 @@ async fn go_on(
     match outcome {
         Ok(view) => {
             progress.finish();
-            exit_of_wish(&act.command, view.status, show(global, &view))
+            exit_after(&act.command, view.status, show(global, &view))
         }
         Err(error) => {
             print_error(&error.to_string(), help_for(&error).as_deref());
@@ -267,54 +273,54 @@ async fn go_on(
     }
 }
 
-/// What to do about an error of the engine.
+/// The help for an error of the engine.
 pub(super) fn help_for(error: &EngineError) -> Option<String> {
     let help = match error {
         EngineError::Stopped { run_id, .. } => {
-            return Some(format!("nothing is lost; `segue resume {run_id}` goes on with it"));
+            return Some(format!("nothing is lost; `segue resume {run_id}` resumes it"));
         }
         EngineError::Store(StoreError::Owned { .. }) => {
-            "it is being run now; `segue runs show RUN --watch` follows it"
+            "another process is running it; `segue runs show RUN --watch` follows it"
         }
         EngineError::Store(StoreError::Ended { .. }) => {
-            "`segue rollback RUN` takes back what it did, `segue run` starts another"
+            "`segue rollback RUN` rolls back what it did, `segue run` starts a new run"
         }
         EngineError::DefinitionChanged { .. } => {
-            "bring the tool back to what it was, or `segue cancel RUN` and run it again"
+            "restore the tool's former definition, or `segue cancel RUN` and run it again"
         }
         EngineError::NotReceived { .. } => {
-            "`segue cancel RUN --take-over` ends a run whose process hangs, `segue resume RUN \
-             --take-over` goes on with it"
+            "`segue cancel RUN --take-over` cancels a run whose process hangs, `segue resume RUN \
+             --take-over` resumes it"
         }
         EngineError::MissingTool { is_untrusted: true, .. } => {
-            "it is left as it was; look at the configuration, then run `segue trust`"
+            "the run is unchanged; read the configuration, then run `segue trust`"
         }
         EngineError::MissingTool { .. } => {
-            "it is left as it was; go on with it where the tool is configured, or say so with \
-             `--config FILE`; `segue cancel RUN` ends it"
+            "the run is unchanged; resume it where the tool is configured, or with `--config FILE`; \
+             `segue cancel RUN` cancels it"
         }
         _ => return None,
     };
     Some(help.to_owned())
 }
 
-/// What a person may do with a run that is set aside.
+/// The help for a run that is set aside.
 pub(super) const SET_ASIDE_HELP: &str =
-    "`segue resume RUN` goes on with it, `segue cancel RUN` ends it";
+    "`segue resume RUN` resumes it, `segue cancel RUN` cancels it";
 
-/// What became of the runs that nobody had.
+/// The outcomes of `segue resume --all`.
 #[derive(Default)]
 struct RecoveryCounts {
-    went_on: usize,
+    resumed: usize,
     waiting: usize,
-    left_alone: usize,
+    not_resumed: usize,
     interrupted: bool,
     failed: bool,
 }
 
 impl RecoveryCounts {
-    /// Tells of one, as soon as it does not go on any more.
-    fn tell(&mut self, Recovered { run_id, waited, outcome }: Recovered) {
+    /// Counts and prints the outcome of one run.
+    fn add(&mut self, Recovered { run_id, waited, outcome }: Recovered) {
         match outcome {
             Ok(view) => {
                 self.failed |= view.status != RunStatus::Waiting && !view.success;
@@ -322,20 +328,20 @@ impl RecoveryCounts {
                 let waits = view.status == RunStatus::Waiting;
                 self.waiting += usize::from(waits);
                 if !(waits && waited) {
-                    self.went_on += 1;
+                    self.resumed += 1;
                     print_status(&format!("{run_id} {}: {}", view.name, view.status.as_str()));
                 }
             }
-            // Somewhere else it can go on.
+            // A process with another configuration may have the tool.
             Err(error @ EngineError::MissingTool { .. }) => {
-                self.left_alone += 1;
-                print_status(&format!("{run_id} is left alone: {error}"));
+                self.not_resumed += 1;
+                print_status(&format!("{run_id} was not resumed: {error}"));
             }
             Err(EngineError::Store(error @ StoreError::SetAside { .. })) => {
-                self.left_alone += 1;
+                self.not_resumed += 1;
                 print_error(&error.to_string(), Some(SET_ASIDE_HELP));
             }
-            // Says itself which run it is about.
+            // The message names the run.
             Err(error @ EngineError::Store(_)) => {
                 self.failed = true;
                 print_error(&error.to_string(), help_for(&error).as_deref());
@@ -349,13 +355,13 @@ impl RecoveryCounts {
 
     fn summary(&self) -> String {
         let runs = |count| if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-        let mut parts = vec![format!("{} went on", runs(self.went_on))];
+        let mut parts = vec![format!("{} resumed", runs(self.resumed))];
         if self.waiting > 0 {
             let wait = if self.waiting == 1 { "waits" } else { "wait" };
             parts.push(format!("{} {wait} for a person", self.waiting));
         }
-        if self.left_alone > 0 {
-            parts.push(format!("{} left alone", self.left_alone));
+        if self.not_resumed > 0 {
+            parts.push(format!("{} not resumed", self.not_resumed));
         }
         parts.join(" · ")
     }
@@ -370,33 +376,33 @@ impl RecoveryCounts {
     }
 }
 
-/// Goes on with every run that nobody has.
+/// Resumes every run that no process owns.
 fn resume_all(global: &Global) -> Exit {
-    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
+    let app = match global.open_stored(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let observing = app.observers();
-    let mut tally = RecoveryCounts::default();
+    let mut counts = RecoveryCounts::default();
     let outcome = app.runtime().block_on(async {
         let watch =
             |row: &RunRow| observing.watch(&NoObserver, &row.name, &RequestOrigin::default());
-        // One for all of them: it says so once.
+        // Shared by all runs, so that the signal is reported once.
         let interrupted = interrupted(app.engine.store()).map(|()| current_user()).boxed().shared();
         let cancel = || interrupted.clone().boxed();
-        app.engine.recover_observed(watch, cancel, |one| tally.tell(one)).await
+        app.engine.recover_observed(watch, cancel, |one| counts.add(one)).await
     });
     if let Err(error) = outcome {
         print_error(&error.to_string(), None);
         return Exit::RunFailed;
     }
     if !global.quiet {
-        print_status(&tally.summary());
+        print_status(&counts.summary());
     }
-    tally.exit()
+    counts.exit()
 }
 
-/// The answer to one question; every other one is asked.
+/// The answer to one question. The run asks every other one.
 fn answer(question: &Question, granted: bool, data: Value) -> RunCommand {
     RunCommand::Decide { question: question.id, granted, by: current_user(), data }
 }

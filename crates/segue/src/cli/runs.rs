@@ -1,4 +1,4 @@
-//! `segue runs`: what ran, and how it went.
+//! `segue runs`: lists, shows, compares and deletes runs.
 
 use std::sync::Arc;
 
@@ -15,31 +15,30 @@ use segue_runtime::store::{Retention, RunQuery, RunRow, StoreError};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use super::app::App;
-use super::run::{exit_code, show_errors, show_questions};
 use super::run_actions::SET_ASIDE_HELP;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
-use crate::print::escape_control;
+use super::run_view::{exit_code, show_errors, show_questions, summary};
+use super::{Exit, Global, print_json, to_json};
+use crate::app::{App, ServerSelection};
+use crate::print::{escape_control, print_data, print_error, print_status};
 use crate::serve::listing::RunLine;
 
-/// Runs that are looked through for the beginning or the end of an id.
+/// How many runs are searched for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;
 
 /// List runs, or show one
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RunsArgs {
-    /// Only those that stand so; may be repeated
+    /// Filter by status; may be repeated
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     status: Vec<RunStatus>,
-    /// Only those of compositions whose name contains this
+    /// Filter by composition: its name contains this text
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Only those that began within this time, such as `2h` or `7d`
+    /// Filter by age: started within this time, such as `2h` or `7d`
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     since: Option<u64>,
-    /// How many at most
+    /// The most runs to list
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = parse_limit)]
     limit: usize,
     #[command(subcommand)]
@@ -48,33 +47,33 @@ pub(super) struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// Show a run: steps, attempts, inputs, outputs, timings, who approved what
+    /// Show a run: steps, attempts, inputs, outputs, timings and decisions
     Show {
-        /// The run: its id, the beginning or the end of it, or `last`
+        /// The run: its id, the start or the end of its id, or `last`
         run: String,
-        /// Follow it until it is over or waits for a person
+        /// Follow the run until it ends or waits for a person
         #[arg(long)]
         watch: bool,
-        /// Print the journal, an entry a line
+        /// Print the journal, one JSON entry per line
         #[arg(long, conflicts_with = "watch")]
         journal: bool,
     },
     /// Show where two runs differ
     Compare {
-        /// One run
+        /// The first run
         first: String,
-        /// Another one
+        /// The second run
         second: String,
     },
-    /// Forget runs that are over
+    /// Delete finished runs from the store
     Prune {
-        /// Those that ended longer ago than this, such as `30d`
+        /// Delete runs that ended longer ago than this, such as `30d`
         #[arg(long, value_name = "DURATION", value_parser = parse_time)]
         older_than: Option<u64>,
-        /// All but this many of the last ones
+        /// Keep this many of the newest finished runs and delete the others
         #[arg(long, value_name = "N")]
         keep: Option<usize>,
-        /// Those that are damaged, whether they are over or not
+        /// Delete damaged runs, finished or not
         #[arg(long)]
         damaged: bool,
     },
@@ -82,7 +81,7 @@ enum RunsCommand {
 
 fn parse_status(word: &str) -> Result<RunStatus, String> {
     let words = || RunStatus::ALL.iter().map(|status| status.as_str()).collect::<Vec<_>>();
-    RunStatus::parse(word).ok_or_else(|| format!("the words are {}", words().join(", ")))
+    RunStatus::parse(word).ok_or_else(|| format!("write one of {}", words().join(", ")))
 }
 
 fn parse_time(text: &str) -> Result<u64, String> {
@@ -92,11 +91,11 @@ fn parse_time(text: &str) -> Result<u64, String> {
 
 fn parse_limit(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| "write a number from 1 on".to_owned())
+    number.ok_or_else(|| "write a number of at least 1".to_owned())
 }
 
 pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
-    let app = match App::open_stored(global, &ServerSelection::Recorded, &[]) {
+    let app = match global.open_stored(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -138,7 +137,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
     };
     let found = app.engine.store().runs(&query).await.map_err(|error| error.to_string())?;
     for damaged in &found.damaged {
-        let help = "it is set aside; `segue runs prune --damaged` forgets it";
+        let help = "it is set aside; `segue runs prune --damaged` deletes it";
         print_error(&damaged.to_string(), Some(help));
     }
     if global.is_json() {
@@ -161,7 +160,9 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         ));
     }
     if found.runs.iter().any(|run| run.set_aside.is_some()) && !global.quiet {
-        print_status(&format!("what is set aside goes on when you say so: {SET_ASIDE_HELP}"));
+        print_status(&format!(
+            "runs that are set aside are not resumed by themselves: {SET_ASIDE_HELP}"
+        ));
     }
     if found.runs.is_empty() && !global.quiet {
         print_status("no runs");
@@ -169,24 +170,24 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
     Ok(Exit::Success)
 }
 
-/// The run that is meant: by its id, the beginning or the end of it, or `last`.
+/// Finds a run by its id, the start or the end of its id, or `last`.
 pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, String> {
     let store = app.engine.store();
-    let said = |error: StoreError| error.to_string();
+    let message = |error: StoreError| error.to_string();
     let exact: Arc<str> = text.into();
-    if store.run(&exact).await.map_err(said)?.is_some() {
+    if store.run(&exact).await.map_err(message)?.is_some() {
         return Ok(exact);
     }
     let limit = if text == "last" { 1 } else { SEARCHED_MAX };
     let query = RunQuery { limit, ..RunQuery::default() };
-    let found = store.runs(&query).await.map_err(said)?;
+    let found = store.runs(&query).await.map_err(message)?;
     let fits = |run: &&RunRow| {
         text == "last" || run.run_id.starts_with(text) || run.run_id.ends_with(text)
     };
-    let mut meant = found.runs.iter().filter(fits);
-    match (meant.next(), meant.next()) {
+    let mut matching = found.runs.iter().filter(fits);
+    match (matching.next(), matching.next()) {
         (Some(run), None) => Ok(run.run_id.clone()),
-        (Some(_), Some(_)) => Err(format!("several runs are called `{text}…`: write more of it")),
+        (Some(_), Some(_)) => Err(format!("several runs match `{text}`: write more of the id")),
         (None, _) => Err(format!("there is no run `{text}`; `segue runs` lists them")),
     }
 }
@@ -196,16 +197,16 @@ async fn stored(app: &App, run: &str) -> Result<LoadedRun, String> {
     app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
 }
 
-/// A run as it is shown later: with what only its journal tells.
+/// A run with the details that only its journal has.
 #[derive(Serialize)]
 struct RunDetails {
     #[serde(flatten)]
     view: RunView,
-    /// Who decided what, and when.
+    /// Decisions of people, with time and name.
     decisions: Vec<DecisionView>,
     /// Every attempt of every step.
     attempts: Vec<AttemptView>,
-    /// Why nothing goes on with it until a person resumes it.
+    /// Why it is not resumed until a person does so.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_aside: Option<Arc<str>>,
 }
@@ -262,7 +263,7 @@ fn show_step(step: &StepView, attempts: &[AttemptView]) {
     if !step.input.is_null() {
         print_data(&format!("    given {}", shortened(&escape_control(&step.input.to_json()))));
     }
-    // The last one is told by what the step came to.
+    // The result of the step shows the last attempt.
     let mut earlier: Vec<_> = attempts.iter().filter(|attempt| attempt.step == step.id).collect();
     earlier.pop();
     for AttemptView { started_at, duration_ms, outcome, code, message, .. } in earlier {
@@ -296,23 +297,23 @@ fn print_journal(stored: &LoadedRun) {
     }
 }
 
-/// Shows what changes until the run is over, waits for a person, or is left by whoever had it.
+/// Prints changes until the run ends, waits for a person, or loses its process.
 async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
-    const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(300);
-    // Found once: the last run may soon be another one.
+    const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(300);
+    // Resolved once: `last` may soon mean another run.
     let run_id = find(app, run).await?;
-    let progress = super::progress::for_recovery(global);
+    let progress = super::progress::for_followed(global);
     let mut seen = 0;
     loop {
-        // Asked before: whoever leaves a run has written how it stands.
-        let left = app.engine.store().is_abandoned(&run_id).await;
-        let is_left = left.map_err(|error| error.to_string())?;
+        // Read before the journal: a process writes the final state before it releases the run.
+        let abandoned = app.engine.store().is_abandoned(&run_id).await;
+        let is_abandoned = abandoned.map_err(|error| error.to_string())?;
         let stored = stored(app, &run_id).await?;
         progress.observer().observe(&stored.run, &stored.journal[seen..]);
         seen = stored.journal.len();
-        let stands = stored.run.is_finished() || stored.run.is_waiting();
-        if !stands && !is_left {
-            tokio::time::sleep(LOOK_EVERY).await;
+        let is_settled = stored.run.is_finished() || stored.run.is_waiting();
+        if !is_settled && !is_abandoned {
+            tokio::time::sleep(POLL_INTERVAL).await;
             continue;
         }
         let view = stored.view();
@@ -322,19 +323,19 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
             show_errors(&view);
             show_questions(&view);
         }
-        if !stands {
-            let help = format!("`segue resume {run_id}` goes on with it");
-            print_error("the run was interrupted: nobody is working on it", Some(&help));
+        if !is_settled {
+            let help = format!("`segue resume {run_id}` resumes it");
+            print_error("the run was interrupted: no process is running it", Some(&help));
             return Ok(Exit::RunFailed);
         }
         if !global.is_json() && !global.quiet {
-            print_status(&super::run::summary(&view));
+            print_status(&summary(&view));
         }
         return Ok(exit_code(&view));
     }
 }
 
-/// Where two things differ: a word for it, and both.
+/// Differing fields by name, each with both values.
 type Differences = serde_json::Map<String, Json>;
 
 fn difference<const N: usize>(of: [(&str, [Json; 2]); N]) -> Differences {
@@ -343,13 +344,13 @@ fn difference<const N: usize>(of: [(&str, [Json; 2]); N]) -> Differences {
     differing.map(|(what, values)| (what.to_owned(), both(values))).collect()
 }
 
-/// What went wrong, without what is different each time.
+/// Errors without the fields that differ in every run.
 fn errors_of(errors: &[ErrorView]) -> Json {
     let error = |error: &ErrorView| json!([error.step, error.code, error.message, error.phase]);
     errors.iter().map(error).collect()
 }
 
-/// Where two runs differ as a whole.
+/// Differences between two runs as a whole.
 fn compare_runs(first: &LoadedRun, second: &LoadedRun, views: [&RunView; 2]) -> Differences {
     let runs = [first, second];
     let given = |what: fn(&LoadedRun) -> &Value| runs.map(|run| Json::from(what(run)));
@@ -364,7 +365,7 @@ fn compare_runs(first: &LoadedRun, second: &LoadedRun, views: [&RunView; 2]) -> 
     ])
 }
 
-/// Where a step of two runs differs.
+/// Differences of one step between two runs.
 fn compare_steps(steps: [&StepView; 2]) -> Differences {
     let error = |step: &StepView| errors_of(step.error.as_slice());
     difference([
@@ -378,7 +379,7 @@ fn compare_steps(steps: [&StepView; 2]) -> Differences {
     ])
 }
 
-/// Where two runs differ, and how long each took.
+/// Prints the differences between two runs, and their durations.
 fn compare(global: &Global, first: &LoadedRun, second: &LoadedRun) -> Exit {
     let (one, two) = (first.view(), second.view());
     let run = compare_runs(first, second, [&one, &two]);
@@ -443,27 +444,28 @@ async fn prune(
     (older_than, keep): (Option<u64>, Option<usize>),
     damaged: bool,
 ) -> Result<Exit, String> {
-    let is_over = older_than.is_some() || keep.is_some();
-    if !is_over && !damaged {
-        let help = "say what to forget: `--older-than 30d`, `--keep 1000`, or both; or `--damaged`";
+    let by_age = older_than.is_some() || keep.is_some();
+    if !by_age && !damaged {
+        let help =
+            "say which runs to delete: `--older-than 30d`, `--keep 1000`, or both; or `--damaged`";
         return Err(help.to_owned());
     }
-    let (store, mut forgotten) = (app.engine.store(), 0);
-    let said = |error: StoreError| error.to_string();
+    let (store, mut deleted) = (app.engine.store(), 0);
+    let message = |error: StoreError| error.to_string();
     if damaged {
-        forgotten += store.delete_damaged().await.map_err(said)?;
+        deleted += store.delete_damaged().await.map_err(message)?;
     }
-    if is_over {
+    if by_age {
         let retention = Retention {
             ended_before_ms: older_than.map(|ago| now_ms().saturating_sub(ago)),
             keep_last: keep,
         };
-        forgotten += store.prune(retention).await.map_err(said)?;
+        deleted += store.prune(retention).await.map_err(message)?;
     }
     if global.is_json() {
-        print_json(global, &json!({ "forgotten": forgotten }));
+        print_json(global, &json!({ "forgotten": deleted }));
     } else {
-        print_status(&format!("forgot {forgotten} runs"));
+        print_status(&format!("deleted {deleted} runs"));
     }
     Ok(Exit::Success)
 }

@@ -3,30 +3,31 @@
 use clap::{Args, ValueEnum};
 use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
-use super::{Exit, print_data, to_json};
+use super::{Exit, to_json};
+use crate::print::print_data;
 use crate::serve::graphql;
 use crate::serve::rest::openapi;
 
 /// Print the JSON Schema of compositions or of their tests, the OpenAPI document, or the GraphQL schema
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
-    /// Which JSON Schema to write; older editors understand draft 7 only
+    /// The JSON Schema draft; older editors need draft 7
     #[arg(long, value_enum, default_value = "2020-12")]
     draft: DraftName,
-    /// The schema of files with tests
+    /// Print the schema of test files
     #[arg(long, conflicts_with = "openapi")]
     test: bool,
-    /// The OpenAPI document of `segue serve` instead
+    /// Print the OpenAPI document of `segue serve`
     #[arg(long, conflicts_with = "draft")]
     openapi: bool,
-    /// The GraphQL schema of `segue serve` instead
+    /// Print the GraphQL schema of `segue serve`
     #[arg(long, conflicts_with_all = ["draft", "test", "openapi"])]
     graphql: bool,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum DraftName {
-    /// The current one
+    /// The current draft
     #[value(name = "2020-12")]
     Draft2020,
     /// For older editors

@@ -5,24 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use super::app::App;
-use super::load::load_config;
-use super::mcp::{pools, recover, run_service, spawn_pruning};
-use super::reload::{FileStamps, Reloader};
-use super::signals::{HangupSignals, interrupted_for_good};
 use super::token::{TokenArgs, token};
-use super::{Exit, Global, print_error, print_status, print_warning};
+use super::{Exit, Global, report, report_failure};
+use crate::app::App;
+use crate::app::reload::{FileStamps, Reloader};
+use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
+use crate::app::signals::{HangupSignals, interrupted_except_hangup};
+use crate::config::tokens::{TOKEN_CHARS_MIN, TOO_SHORT};
 use crate::config::{Config, ServeConfig, data_folder};
-use crate::serve::http::{House, Issuer, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, bind, tls};
+use crate::print::{print_error, print_status, print_warning};
+use crate::serve::hall::Hall;
+use crate::serve::http::{House, Issuer, Keyring, bind, tls};
+use crate::serve::own;
 
-/// Where it listens unless told otherwise: on this machine only.
+/// The default address: reachable from this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
 
-/// How long last answers may take to arrive.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the last responses may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Serve the configured compositions over HTTP: REST at `/api/v1`, GraphQL at `/graphql`, MCP at `/mcp`
 #[derive(Args, Clone, Debug)]
@@ -30,160 +34,145 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(super) struct ServeArgs {
     #[command(subcommand)]
     command: Option<ServeCommand>,
-    /// The address to listen at [default: `server.listen`, or 127.0.0.1:7433]
+    /// The address and port to listen on [default: `server.listen`, else 127.0.0.1:7433]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Let in whoever can reach the address; on this machine only
+    /// Accept every request without a token; only on a loopback address
     #[arg(long, conflicts_with = "new_token")]
     no_token: bool,
-    /// Make up another token and show it; the one before is worth nothing from then on
+    /// Generate a new token and revoke the old one
     #[arg(long)]
     new_token: bool,
-    /// Follow the configuration, too, as it changes; SIGHUP has it read again in any case
+    /// Also reload the configuration when its file changes; SIGHUP always reloads it
     #[arg(long)]
     watch: bool,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum ServeCommand {
-    /// Make up a token for somebody, and the entry of `server.principals` that lets them in
+    /// Generate a token for a principal, and its entry for `server.principals`
     Token(TokenArgs),
 }
 
 pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
-    if let Some(ServeCommand::Token(args)) = &args.command {
-        return token(global, args);
+    match &args.command {
+        Some(ServeCommand::Token(args)) => token(global, args),
+        None => start(global, args).unwrap_or_else(|exit| exit),
     }
-    let config = match load_config(global) {
-        Ok(config) => config,
-        Err(exit) => return exit,
-    };
-    let at = match listens_at(args, &config) {
-        Ok(at) => at,
-        Err(exit) => return exit,
-    };
-    let tls = match encryption(&config) {
-        Ok(tls) => tls,
-        Err(exit) => return exit,
-    };
+}
+
+fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
+    let config = global.load_config()?;
+    let at = listen_address(args, &config)?;
+    let tls = load_tls(&config)?;
+    // Before the files are read, so that no change is missed.
     let seen = FileStamps::of(&config);
-    let mut app = match App::open_served(global) {
-        Ok(app) => app,
-        Err(exit) => return exit,
-    };
-    let pools = match pools() {
-        Ok(pools) => pools,
-        Err(exit) => return exit,
-    };
-    let (hall, runtime) =
-        (run_service(&app, &pools, app.served_observers()), app.runtime().clone());
+    let mut app = App::open_served(&global.options()).map_err(|error| report(&error))?;
+    let pools = start_threads().map_err(|error| report_failure(&error))?;
+    let service = run_service(&app, &pools, app.served_observers(), own::names());
+    let runtime = app.runtime().clone();
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
-            print_error(&error.to_string(), Some("name one that can be written with `--store`"));
-            return Exit::Usage;
+            print_error(&error.to_string(), Some("name a writable store with `--store`"));
+            return Err(Exit::Usage);
         }
-        recover(global, &app, &hall, None).await;
+        recover(&app, &service, None).await;
         spawn_pruning(&app);
-        let listener = {
-            // The thread that serves connections hears of new ones.
-            let _there = hall.threads().connections.enter();
-            bind(at)
-        };
-        let listener = match listener {
-            Ok(listener) => listener,
-            Err(error) => {
-                print_error(&format!("cannot listen at {at}: {error}"), None);
-                return Exit::Usage;
-            }
-        };
-        // Nothing stands in the way any more: a token that is made up now is shown.
-        let (keyring, told) = match keyring(args, &config, None) {
-            Ok(keyring) => keyring,
-            Err(exit) => return exit,
-        };
+        let listener = listen(&service, at)?;
+        // Only now that nothing else can fail: a token that is generated here is shown once.
+        let (keyring, token_note) = keyring(args, &config, None)?;
         let keyring = watch::Sender::new(Arc::new(keyring));
         let at = listener.local_addr().unwrap_or(at);
-        say_where(at, &config);
-        if let Some(told) = told {
-            print_status(&told);
+        print_address(at, &config);
+        if let Some(note) = token_note {
+            print_status(&note);
         }
         let (leave, leaving) = watch::channel(false);
-        let house = House {
-            hall: hall.clone(),
+        let server = House {
+            hall: service.clone(),
             at,
             keyring: keyring.subscribe(),
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
         };
-        // Not here, where files are read again: that may take a while.
-        let serving = hall.threads().connections.spawn(house.serve(listener, leaving));
-        let hangups = Some(HangupSignals::new());
+        // On its own thread, so that reading files again here delays no connection.
+        let serving = service.threads().connections.spawn(server.serve(listener, leaving));
         let store = app.engine.store().clone();
-        let watch = Reloader { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+        let reloader =
+            Reloader { app: &mut app, service: &service, seen, watches_config: args.watch };
         let started = config.server.clone();
+        let hangups = Some(HangupSignals::new());
         tokio::select! {
-            () = interrupted_for_good(store) => {}
-            () = watch.watch(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
+            () = interrupted_except_hangup(store) => {}
+            () = reloader.watch(hangups, |now| update_access(args, now, &started, &keyring)) => {}
         }
-        // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.
+        // No new connections. Clients that wait for a run get its result or its current state.
         leave.send_replace(true);
-        let patience = Duration::from_millis(hall.limits().served_leave_ms);
-        hall.settle(patience).await;
-        hall.abandon().await;
-        let _ = tokio::time::timeout(FAREWELL, serving).await;
-        Exit::Success
+        service.settle(Duration::from_millis(service.limits().served_leave_ms)).await;
+        service.abandon().await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, serving).await;
+        Ok(Exit::Success)
     })
 }
 
-/// The address to listen at, unless the arguments or the configuration forbid to serve there.
-fn listens_at(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit> {
-    let refuse = |what: &str, help: &str| {
-        print_error(what, Some(help));
+/// Opens the socket on the thread that serves connections.
+fn listen(service: &Hall, at: SocketAddr) -> Result<TcpListener, Exit> {
+    let _guard = service.threads().connections.enter();
+    bind(at).map_err(|error| {
+        print_error(&format!("cannot listen on {at}: {error}"), None);
+        Exit::Usage
+    })
+}
+
+/// The address to listen on, unless the arguments or the configuration forbid it.
+fn listen_address(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit> {
+    let refuse = |message: &str, help: &str| {
+        print_error(message, Some(help));
         Err(Exit::Usage)
     };
     let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
     let Some(at) = address(listen) else {
         let help = "write an address and a port, such as `127.0.0.1:7433`";
-        return refuse(&format!("`{listen}` is no address"), help);
+        return refuse(&format!("`{listen}` is not an address"), help);
     };
     if args.new_token && config.server.token.is_some() {
-        let help = "change `server.token`, or leave it out to have one made up";
-        return refuse("`--new-token` makes up no token: the configuration has one", help);
+        let help = "change `server.token`, or leave it out to have one generated";
+        return refuse("`--new-token` has no effect: the configuration sets `server.token`", help);
     }
     if !args.no_token {
         refuse_guessable(config)?;
     } else if !at.ip().is_loopback() {
-        let help = "set `server.token`, or listen at 127.0.0.1";
-        return refuse("without a token only this machine may be served", help);
+        let help = "set `server.token`, or listen on 127.0.0.1";
+        return refuse("without a token only a loopback address is allowed", help);
     }
     Ok(at)
 }
 
-/// Says where it listens.
-fn say_where(at: SocketAddr, config: &Config) {
+/// Prints the address, and a warning if it is exposed.
+fn print_address(at: SocketAddr, config: &Config) {
     if is_exposed(at, config) {
         print_warning(EXPOSED.0, EXPOSED.1);
     }
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     print_status(&format!(
-        "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, described \
-         at /docs)"
+        "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, manual at \
+         /docs)"
     ));
 }
 
-/// What is said of a server that others can reach and whose connections are not encrypted.
+/// The warning about a server that other machines can reach without encryption.
 pub(super) const EXPOSED: (&str, &str) = (
-    "it listens beyond this machine without TLS: whoever is on the way reads tokens and values",
-    "set `server.tls`, or listen at 127.0.0.1 behind a proxy that encrypts",
+    "other machines can reach this server without TLS: tokens and values travel unencrypted",
+    "set `server.tls`, or listen on 127.0.0.1 behind a proxy that encrypts",
 );
 
-/// Whether others can reach it there, and read what is sent.
+/// Whether other machines can reach this address without encryption.
 fn is_exposed(at: SocketAddr, config: &Config) -> bool {
     !at.ip().is_loopback() && config.server.tls.is_none()
 }
 
-/// Whether it would be so at the address that is configured.
+/// Whether the configured address would be exposed.
 pub(super) fn would_be_exposed(config: &Config) -> bool {
     let at = config.server.listen.as_deref().and_then(address);
     at.is_some_and(|at| is_exposed(at, config))
@@ -203,15 +192,15 @@ fn refuse_guessable(config: &Config) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Where to listen. Of names only that of this machine is known: others could be anybody's.
+/// Parses an address. `localhost` is the only name: others would need a lookup.
 fn address(listen: &str) -> Option<SocketAddr> {
     let port = listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     listen.parse().ok().or(here)
 }
 
-/// What connections are encrypted with, where that is wanted.
-fn encryption(config: &Config) -> Result<Option<TlsAcceptor>, Exit> {
+/// The certificate and key of `server.tls`.
+fn load_tls(config: &Config) -> Result<Option<TlsAcceptor>, Exit> {
     let Some(files) = &config.server.tls else { return Ok(None) };
     tls(&files.cert, &files.key).map(Some).map_err(|message| {
         print_error(&message, Some("`server.tls` names a certificate and its key, as PEM"));
@@ -219,8 +208,8 @@ fn encryption(config: &Config) -> Result<Option<TlsAcceptor>, Exit> {
     })
 }
 
-/// Lets in whom another configuration says, from now on.
-fn let_in(
+/// Applies the tokens and the issuer of a new configuration.
+fn update_access(
     args: &ServeArgs,
     config: &Config,
     started: &ServeConfig,
@@ -232,9 +221,11 @@ fn let_in(
         && now.allowed_hosts == started.allowed_hosts
         && now.allowed_origins == started.allowed_origins;
     if !is_same {
-        print_status("note: where it listens, and for which names, changes with the next start");
+        print_status(
+            "note: changes to `listen`, `tls`, `allowed_hosts` and `allowed_origins` take effect at the next start",
+        );
     }
-    // Nobody wants yet another token because a file was changed.
+    // A reload must not generate another token.
     let args = &ServeArgs { new_token: false, ..args.clone() };
     let before = keyring.borrow().clone();
     if let Ok((now, _)) = self::keyring(args, config, Some(&before)) {
@@ -242,27 +233,28 @@ fn let_in(
     }
 }
 
-/// Who is let in, and what is said of it. `before` is who was: an issuer that stays keeps its keys.
+/// The accepted tokens, and the note that shows a generated one. An issuer that `before` has already
+/// keeps its keys.
 fn keyring(
     args: &ServeArgs,
     config: &Config,
     before: Option<&Keyring>,
 ) -> Result<(Keyring, Option<String>), Exit> {
-    let (keyring, told) = administrator(args, config)?;
+    let (keyring, note) = administrator(args, config)?;
     let issuer = config.server.oidc.as_ref().map(|oidc| {
         let known = before.and_then(Keyring::issuer).filter(|known| known.config() == oidc);
         known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
     });
     let keyring = keyring.with(config.server.principals.iter().cloned()).with_issuer(issuer);
     if let Some((one, other)) = keyring.clash() {
-        let message = format!("`{}` and `{}` come with the same token", one.name, other.name);
-        print_error(&message, Some("`segue serve token NAME` makes one for each"));
+        let message = format!("`{}` and `{}` have the same token", one.name, other.name);
+        print_error(&message, Some("`segue serve token NAME` generates one"));
         return Err(Exit::Usage);
     }
-    Ok((keyring, told))
+    Ok((keyring, note))
 }
 
-/// Who looks after the server, and what is said of it.
+/// The administrator's token, and the note that shows a generated one.
 fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
     if args.no_token {
         return Ok((Keyring::everybody(), None));
@@ -271,16 +263,17 @@ fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<S
     if let Some(token) = &config.server.token {
         return Ok((Keyring::of(token), None));
     }
-    let told = |token: String| format!("token: {token} (shown once; `--new-token` makes another)");
+    let note =
+        |token: String| format!("token: {token} (shown once; `--new-token` generates a new one)");
     match data_folder().map(|folder| Keyring::kept(&folder, args.new_token)) {
-        Some(Ok((keyring, token))) => Ok((keyring, token.map(told))),
+        Some(Ok((keyring, token))) => Ok((keyring, token.map(note))),
         Some(Err(error)) => {
-            print_error(&format!("the token cannot be kept: {error}"), Some("set `server.token`"));
+            print_error(&format!("cannot store the token: {error}"), Some("set `server.token`"));
             Err(Exit::Usage)
         }
         None => {
             let (keyring, token) = Keyring::for_this_time();
-            Ok((keyring, Some(told(token))))
+            Ok((keyring, Some(note(token))))
         }
     }
 }

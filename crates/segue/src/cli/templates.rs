@@ -8,14 +8,13 @@ use segue_core::view::TemplateView;
 use segue_runtime::library::LibraryError;
 use serde_json::json;
 
-use super::app::{App, print_diagnostics};
 use super::run::{RunArgs, run};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_error, print_status, to_json};
+use super::{Exit, Global, to_json};
+use crate::app::{App, ServerSelection};
 use crate::config::documents::read_source;
-use crate::print::escape_control;
+use crate::print::{escape_control, print_data, print_diagnostics, print_error, print_status};
 
-/// Look at the template library, run a template, keep one
+/// List, show, run, add and remove templates
 #[derive(Args, Debug)]
 pub(super) struct TemplatesArgs {
     #[command(subcommand)]
@@ -24,36 +23,36 @@ pub(super) struct TemplatesArgs {
 
 #[derive(Debug, Subcommand)]
 enum TemplatesCommand {
-    /// List the templates, with how often they were used and how well that went
+    /// List templates with their usage and success rate
     List(ListArgs),
-    /// Show one template, with its composition
+    /// Show one template and its composition
     Show {
-        /// Its id
+        /// The id of the template
         id: String,
     },
-    /// Run a template; takes what `segue run` takes
+    /// Run a template; the options are those of `segue run`
     Run(Box<RunArgs>),
-    /// Keep a template in the store, after checking it
+    /// Check a template and add it to the store
     Add {
-        /// A file with `id` and `composition`
+        /// A template file with `id` and `composition`
         file: PathBuf,
-        /// Replace the one that has its id
+        /// Replace the template with the same id
         #[arg(long)]
         replace: bool,
     },
-    /// Take a template out of the store
+    /// Remove a template from the store
     Remove {
-        /// Its id
+        /// The id of the template
         id: String,
     },
 }
 
 #[derive(Args, Debug, Default)]
 struct ListArgs {
-    /// Only those that have all of these words, the best first
+    /// Filter by words, the best match first
     #[arg(long, value_name = "WORDS")]
     search: Option<String>,
-    /// Only those of this category
+    /// Filter by category
     #[arg(long)]
     category: Option<String>,
 }
@@ -72,13 +71,13 @@ pub(super) fn templates(global: &Global, args: &TemplatesArgs) -> Exit {
 }
 
 fn open(global: &Global) -> Result<App, Exit> {
-    App::open_stored(global, &ServerSelection::Recorded, &[])
+    global.open_stored(&ServerSelection::Recorded)
 }
 
 fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
     let app = open(global)?;
     let found = app.library().list(args.search.as_deref().unwrap_or(""));
-    let mut found = app.runtime().block_on(found).map_err(|error| refused(&error))?;
+    let mut found = app.runtime().block_on(found).map_err(|error| report(&error))?;
     let fits = |view: &TemplateView| {
         args.category.as_ref().is_none_or(|category| *view.metadata.category == **category)
     };
@@ -107,9 +106,9 @@ fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
 
 fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    let volume = app.runtime().block_on(app.library().stored_template(id));
-    let volume = volume.map_err(|error| refused(&error))?;
-    let view = app.runtime().block_on(app.library().get(id)).map_err(|error| refused(&error))?;
+    let template = app.runtime().block_on(app.library().stored_template(id));
+    let template = template.map_err(|error| report(&error))?;
+    let view = app.runtime().block_on(app.library().get(id)).map_err(|error| report(&error))?;
     if global.is_json() {
         print_data(&to_json(&json!(view)));
         return Ok(Exit::Success);
@@ -124,12 +123,12 @@ fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
     if let Some(millis) = metadata.estimated_duration_ms {
         print_status(&format!("takes about {}", format_duration(millis)));
     }
-    print_data(volume.source.text().trim_end());
+    print_data(template.source.text().trim_end());
     Ok(Exit::Success)
 }
 
 fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exit, Exit> {
-    let app = App::open_stored(global, &ServerSelection::Everything, &[])?;
+    let app = global.open_stored(&ServerSelection::Everything)?;
     let source = read_source(file, app.config.limits.document_bytes_max).map_err(|message| {
         print_error(&message, None);
         Exit::Usage
@@ -138,25 +137,25 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
     match put {
         Ok(view) if global.is_json() => print_data(&to_json(&json!(view))),
         Ok(view) => {
-            print_status(&format!("kept `{}`; `segue templates run {}` runs it", view.id, view.id))
+            print_status(&format!("added `{}`; `segue templates run {}` runs it", view.id, view.id))
         }
         Err(LibraryError::InvalidTemplate { diagnostics, .. }) => {
             print_diagnostics(&diagnostics, &source);
             return Err(Exit::Usage);
         }
-        Err(error) => return Err(refused(&error)),
+        Err(error) => return Err(report(&error)),
     }
     Ok(Exit::Success)
 }
 
 fn remove(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    app.runtime().block_on(app.library().remove(id)).map_err(|error| refused(&error))?;
+    app.runtime().block_on(app.library().remove(id)).map_err(|error| report(&error))?;
     print_status(&format!("removed `{id}`"));
     Ok(Exit::Success)
 }
 
-fn refused(error: &LibraryError) -> Exit {
+fn report(error: &LibraryError) -> Exit {
     let help = match error {
         LibraryError::Unknown(_) => Some("`segue templates` lists them"),
         LibraryError::NameTaken { may_replace: true, .. } => Some("`--replace` replaces it"),

@@ -16,31 +16,31 @@ use segue_core::testing::read_tests;
 use segue_core::testing::{TestFile, TestRun, catalog_for, check, compare};
 use segue_runtime::tools::builtin;
 
-use super::app::{App, print_diagnostics};
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_error, print_json};
+use super::{Exit, Global, print_json};
+use crate::app::{App, ServerSelection};
 use crate::config::documents::{is_test_file, read_source};
+use crate::print::{print_data, print_diagnostics, print_error};
 use report::{FileReport, TestReport, TestsReport};
 
 const EXAMPLES: &str = "\
 Examples:
   segue test                          every `*.test.yaml` and `*.test.json` below this folder
-  segue test orders --filter refund   those below `orders` whose name has `refund`
+  segue test orders --filter refund   tests below `orders` whose name contains `refund`
   segue test --junit report.xml       a report for a build server
 
-Tools are mocked and time is only counted: nothing real is called, and nothing waits.";
+Tools are mocked and time is simulated: no tool is called, and no test waits.";
 
-/// Run the tests of compositions
+/// Test compositions with mocked tools against expected calls and results
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TestArgs {
-    /// Files with tests, or folders with such files
+    /// Test files, or folders that contain test files
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
-    /// Only tests whose name has this in it
+    /// Run only tests whose name contains this text
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write a report in the format of JUnit, too
+    /// Also write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
 }
@@ -59,13 +59,13 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
             return Exit::Usage;
         }
     };
-    let app = match App::open(global, &ServerSelection::Recorded) {
+    let app = match global.open(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let tester =
+    let runner =
         TestRunner { global, app: &app, pure: builtin::pure(), filter: args.filter.as_deref() };
-    let report = TestsReport::of(files.iter().map(|file| tester.file(file)).collect());
+    let report = TestsReport::of(files.iter().map(|file| runner.file(file)).collect());
     if report.is_empty() {
         let filter = args.filter.as_deref().unwrap_or_default();
         print_error(&format!("there is no test with `{filter}` in its name"), None);
@@ -85,8 +85,7 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
     report.exit()
 }
 
-/// The files with tests, in the order of their names. Folders that nobody writes by hand are passed
-/// over.
+/// The test files, sorted by path. Hidden folders and build output are skipped.
 fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     let mut found = Vec::new();
     let mut folders = Vec::new();
@@ -106,8 +105,8 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
             let (path, kind) = (entry.path(), entry.file_type().map_err(wrong)?);
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let is_ours = !name.starts_with('.') && name != "target" && name != "node_modules";
-            if kind.is_dir() && is_ours {
+            let is_source = !name.starts_with('.') && name != "target" && name != "node_modules";
+            if kind.is_dir() && is_source {
                 folders.push(path);
             } else if !kind.is_dir() && is_test_file(&path) {
                 found.push(path);
@@ -124,16 +123,16 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
 struct TestRunner<'a> {
     global: &'a Global,
     app: &'a App,
-    /// The tools that tests may really call.
+    /// Tools without effects, which tests call for real.
     pure: Vec<ToolId>,
     filter: Option<&'a str>,
 }
 
-/// Why the tests of a file cannot run: what is wrong, and with which text.
+/// Why the tests of a file cannot run: a text and its findings.
 type BrokenFile = (Source, Vec<Diagnostic>);
 
 impl TestRunner<'_> {
-    /// Runs the tests of a file, saying how each ends as soon as it has.
+    /// Runs the tests of a file, and prints the result of each as soon as it ends.
     fn file(&self, path: &Path) -> FileReport {
         let mut report = FileReport::new(path);
         match self.prepare(path) {
@@ -142,13 +141,13 @@ impl TestRunner<'_> {
                     let name = &ready.file.tests[at].name.value;
                     if self.filter.is_none_or(|filter| name.contains(filter)) {
                         let test = self.run(&ready, at);
-                        self.say(&test.summary_line(path));
+                        self.print(&test.summary_line(path));
                         report.tests.push(test);
                     }
                 }
             }
             Err((source, diagnostics)) => {
-                self.say(&format!("BROKEN  {}", path.display()));
+                self.print(&format!("BROKEN  {}", path.display()));
                 if !self.global.is_json() {
                     print_diagnostics(&diagnostics, &source);
                 }
@@ -158,13 +157,13 @@ impl TestRunner<'_> {
         report
     }
 
-    fn say(&self, text: &str) {
+    fn print(&self, text: &str) {
         if !self.global.is_json() {
             print_data(text);
         }
     }
 
-    /// Reads a file, and what it tests.
+    /// Reads a test file and its composition.
     fn prepare(&self, path: &Path) -> Result<ReadyFile, BrokenFile> {
         let limits = self.app.engine.limits();
         let unreadable = |message: String| {
@@ -195,7 +194,7 @@ impl TestRunner<'_> {
         Ok(ReadyFile { source, file, catalog, plan })
     }
 
-    /// The composition that a file tests: the one that it names, or the one beside it.
+    /// The composition under test: the one that the file names, or the one beside it.
     fn composition(&self, path: &Path, file: &TestFile) -> Result<Source, String> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let bytes_max = self.app.engine.limits().document_bytes_max;
@@ -204,7 +203,7 @@ impl TestRunner<'_> {
             return if beside.is_file() {
                 read_source(&beside, bytes_max)
             } else {
-                self.app.find(&name.value).map_err(|(message, _)| message)
+                self.app.find(&name.value).map_err(|error| error.message())
             };
         }
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -10,23 +10,26 @@ use segue_core::view::{parse_rfc3339, rfc3339};
 use segue_runtime::driver::now_ms;
 use serde_json::json;
 
-use super::app::toolset_of;
-use super::load::load_config;
-use super::{Exit, Global, print_data, print_error, print_json, print_status};
+use super::{Exit, Global, print_json, report};
+use crate::app::toolset_named;
 use crate::config::principals::is_name;
+use crate::print::{print_data, print_error, print_status};
 use crate::serve::http::made_up;
 
-/// Make up a token for somebody, and the entry of `server.principals` that lets them in
+/// Generate a token for a principal, and its entry for `server.principals`
+///
+/// Prints the entry to standard output, and the token once to standard error.
 #[derive(Args, Clone, Debug)]
 pub(super) struct TokenArgs {
-    /// Who it is for: small letters, digits, `-`, `_` and `.`
+    /// The name of the principal: lower-case letters, digits, `-`, `_` and `.`
     name: String,
-    /// What they may do
+    /// The rights of the principal
     #[arg(long, value_name = "RIGHTS", value_delimiter = ',', value_parser = parse_right,
-          default_value = "look,run")]
+          default_value = "read,run")]
     rights: Vec<Right>,
-    /// When it stops being good: a time from now, such as `30d`, or a moment
-    #[arg(long, value_name = "WHEN", value_parser = parse_end)]
+    /// When the token expires: after a duration such as `30d`, or at a time such as
+    /// `2027-01-31T12:00:00Z`
+    #[arg(long, value_name = "WHEN", value_parser = parse_expiry)]
     expires: Option<u64>,
 }
 
@@ -36,27 +39,29 @@ fn parse_right(word: &str) -> Result<Right, String> {
     Right::parse(word).ok_or_else(|| format!("the rights are {}", known()))
 }
 
-/// A moment, in milliseconds since 1970.
-fn parse_end(text: &str) -> Result<u64, String> {
+/// A time, in milliseconds since 1970.
+fn parse_expiry(text: &str) -> Result<u64, String> {
     let from_now = || parse_duration(text).map(|time| now_ms().saturating_add(time));
     let end = parse_rfc3339(text).or_else(from_now);
-    end.ok_or_else(|| "write `30d`, or a moment such as `2027-01-31T12:00:00Z`".to_owned())
+    end.ok_or_else(|| {
+        "write a duration such as `30d`, or a time such as `2027-01-31T12:00:00Z`".to_owned()
+    })
 }
 
 pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
     if !is_name(&args.name) {
-        let help = "write small letters, digits, `-`, `_` and `.`";
-        print_error(&format!("`{}` is no name", args.name), Some(help));
+        let help = "write lower-case letters, digits, `-`, `_` and `.`";
+        print_error(&format!("`{}` is not a name", args.name), Some(help));
         return Exit::Usage;
     }
-    let config = match load_config(global) {
+    let config = match global.load_config() {
         Ok(config) => config,
         Err(exit) => return exit,
     };
-    // Whom the token is for is held to it, when one is named.
+    // `--toolset` limits the principal.
     let toolset = global.toolset.as_deref();
-    if let Some(Err(exit)) = toolset.map(|name| toolset_of(&config, name)) {
-        return exit;
+    if let Some(Err(error)) = toolset.map(|name| toolset_named(&config, name)) {
+        return report(&error);
     }
     let token = made_up();
     let hash = format!("sha256:{}", hex_digest(token.as_bytes()));
@@ -75,9 +80,9 @@ pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
     }
     print_status(&format!("token: {token} (shown once)"));
     let place = if config.server.principals.iter().any(|key| *key.principal.name == *args.name) {
-        format!("in place of `{}` in `server.principals` of `segue.yaml`:", args.name)
+        format!("replace `{}` in `server.principals` of `segue.yaml` by:", args.name)
     } else {
-        "for `server.principals` of `segue.yaml`:".to_owned()
+        "add to `server.principals` of `segue.yaml`:".to_owned()
     };
     print_status(&place);
     let mut entry = format!("{}: {{ token: \"{hash}\", rights: [{}]", args.name, rights.join(", "));

@@ -8,17 +8,17 @@ use segue_core::value::Value;
 use segue_core::view::explain::effect_label;
 use segue_runtime::engine::UnavailableTools;
 
-use super::app::App;
-use super::upstream::ServerSelection;
-use super::{Exit, Global, print_data, print_json, print_status, to_json};
-use crate::print::escape_control;
+use super::call::report_unknown;
+use super::{Exit, Global, print_json, to_json};
+use crate::app::{App, ServerSelection};
+use crate::print::{escape_control, print_data, print_status};
 use crate::serve::listing::{definition, has_words};
 
-/// List the tools, or show one
+/// List tools, or show one
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ToolsArgs {
-    /// Only those whose name or description has all of these words
+    /// Filter by words: all occur in the name or the description
     #[arg(long, value_name = "WORDS")]
     search: Option<String>,
     #[command(subcommand)]
@@ -27,33 +27,33 @@ pub(super) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
-    /// Show everything that is known of one tool
+    /// Show one tool: parameters, effect, output schema and statistics
     Show {
-        /// Its id, or its short name
+        /// The tool: its id or its short name
         id: String,
     },
-    /// Show how tools of MCP servers changed since they were accepted
+    /// Show how the definitions of MCP tools changed since they were accepted
     Diff {
-        /// Only this server, or this tool
+        /// Limit to this server or this tool
         #[arg(value_name = "SERVER[:TOOL]")]
         what: Option<String>,
     },
-    /// Accept tools of MCP servers as they are now
+    /// Accept the current definitions of MCP tools
     Accept {
-        /// A server, or a tool
+        /// Servers or tools
         #[arg(value_name = "SERVER[:TOOL]", required = true)]
         what: Vec<String>,
     },
 }
 
 pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
-    let wanted = match &args.command {
+    let selection = match &args.command {
         Some(ToolsCommand::Show { id }) => ServerSelection::Tool(id),
         Some(ToolsCommand::Diff { .. } | ToolsCommand::Accept { .. }) | None => {
             ServerSelection::Everything
         }
     };
-    let app = match App::open(global, &wanted) {
+    let app = match global.open(&selection) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
@@ -74,7 +74,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     }
     for id in &app.upstream.changed {
         print_status(&format!(
-            "note: `{id}` is not what was accepted of it: {}",
+            "note: `{id}` changed since it was accepted: {}",
             UnavailableTools::change_help(id)
         ));
     }
@@ -97,7 +97,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
 fn show(global: &Global, app: &App, id: &str) -> Exit {
     let tool = match app.engine.tool(id) {
         Ok(tool) => tool,
-        Err(error) => return app.report_unknown(&error, id),
+        Err(error) => return report_unknown(app, &error, id),
     };
     if global.is_json() {
         print_json(global, &definition(tool));
@@ -107,17 +107,17 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
     print_data(&format!("effect: {}", effect_label(tool.annotations.impact())));
     if let Some(composed) = &tool.code_tool {
         let parts: Vec<String> = composed.parts.keys().map(ToString::to_string).collect();
-        let once = if composed.atomic { ", with one question for all" } else { "" };
+        let once = if composed.atomic { ", with one confirmation for all" } else { "" };
         print_data(&format!("calls: {}{once}", parts.join(", ")));
     }
-    let seen = tool.observed.as_ref();
-    if let Some(seen) = seen.filter(|seen| seen.calls > 0) {
+    let stats = tool.observed.as_ref();
+    if let Some(stats) = stats.filter(|stats| stats.calls > 0) {
         print_data(&format!(
-            "seen: {} calls, {} failed, half within {}, 19 of 20 within {}",
-            seen.calls,
-            seen.failures,
-            format_duration(seen.p50_ms),
-            format_duration(seen.p95_ms)
+            "statistics: {} calls, {} failed, p50 {}, p95 {}",
+            stats.calls,
+            stats.failures,
+            format_duration(stats.p50_ms),
+            format_duration(stats.p95_ms)
         ));
     }
     let parameters = tool.input.json().get("properties");
@@ -133,9 +133,9 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
             print_data(&format!("  {mark}{name}: {ty}  {words}"));
         }
     }
-    if let Some(shape) = seen.and_then(|seen| seen.output.as_ref()) {
+    if let Some(shape) = stats.and_then(|stats| stats.output.as_ref()) {
         let json = serde_json::to_string_pretty(&shape.ty().to_schema()).unwrap_or_default();
-        print_data(&format!("\noutput in {} calls:\n{json}", shape.samples()));
+        print_data(&format!("\noutput observed in {} calls:\n{json}", shape.samples()));
     }
     if let Some(output) = &tool.output {
         let json = serde_json::to_string_pretty(output.json()).unwrap_or_default();

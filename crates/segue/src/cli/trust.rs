@@ -5,20 +5,22 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use segue_core::value::Value;
 
-use super::load::load_config_as_written;
-use super::{Exit, Global, print_data, print_error, print_json, print_status};
+use super::{Exit, Global, print_json, report};
+use crate::app::{AppOptions, configured_servers, load_config_as_written};
 use crate::config::{Config, OverwriteList, TrustFile, TrustStatus, mask_value};
-use crate::print::{display_path, escape_control};
+use crate::print::{display_path, escape_control, print_data, print_error, print_status};
 
-/// Allow what a configuration that was found here grants
+/// Trust the configuration of this folder, so that its commands and servers may run
+///
+/// Prints what the configuration grants. Trust covers its current text: a change needs trust again.
 #[derive(Args, Debug)]
 pub(super) struct TrustArgs {
-    /// The configuration [default: segue.yaml here or above]
+    /// The configuration file [default: segue.yaml in this folder or a parent]
     file: Option<PathBuf>,
-    /// List the configurations that are trusted
+    /// List the trusted configurations
     #[arg(long, conflicts_with_all = ["file", "forget"])]
     list: bool,
-    /// Trust the configuration no longer
+    /// Revoke trust in the configuration
     #[arg(long)]
     forget: bool,
 }
@@ -27,15 +29,19 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
     if args.list {
         return list(global);
     }
-    let mut global = global.clone();
-    global.config = args.file.clone().or(global.config);
-    // What is said of a configuration that is not trusted yet is said here in full.
-    let loaded = load_config_as_written(&Global { quiet: true, ..global });
-    let config = match loaded {
+    let mut options = global.options();
+    options.config = args.file.clone().or(options.config);
+    // Quiet, because this command itself prints what the configuration grants.
+    let config = match load_config_as_written(&AppOptions { quiet: true, ..options }) {
         Ok(config) => config,
-        // What cannot be read can still be forgotten.
-        Err(_) if args.forget && args.file.is_some() => Config::default(),
-        Err(exit) => return exit,
+        Err(error) => {
+            let exit = report(&error);
+            // Trust in a file that cannot be read can still be revoked.
+            if !args.forget || args.file.is_none() {
+                return exit;
+            }
+            Config::default()
+        }
     };
     let named = args.file.as_deref().or(config.file.as_deref());
     let project = config.project.as_ref().map(|project| project.file.as_path());
@@ -45,21 +51,21 @@ pub(super) fn trust(global: &Global, args: &TrustArgs) -> Exit {
         return Exit::Usage;
     };
     if args.forget {
-        return forget(&files);
+        return revoke(&files);
     }
     let notes: Vec<&String> = config.project.iter().flat_map(|project| &project.notes).collect();
     notes.iter().for_each(|note| print_error(&escape_control(note), None));
     let lists = config.file.as_deref().map(OverwriteList::all).unwrap_or_default();
-    let granted = shown(&config, &lists);
+    let granted = grant_lines(&config, &lists);
     if granted.is_empty() && !notes.is_empty() {
         return Exit::Usage;
     }
     granted.iter().for_each(|line| print_status(&format!("  {}", escape_control(line))));
-    // Whoever names a file here speaks of it as found, so that it is allowed where it is found.
+    // Also for a named file: trust matters where the file is found without being named.
     match TrustFile::allow(&config, &lists) {
         Ok(()) => {
-            let granted = counted(&config, &lists);
-            let what = if granted.is_empty() { "it grants nothing of its own" } else { &granted };
+            let granted = summary(&config, &lists);
+            let what = if granted.is_empty() { "it grants nothing" } else { &granted };
             print_status(&format!("`{}` is trusted now, as written: {what}", display_path(file)));
             Exit::Success
         }
@@ -72,8 +78,8 @@ fn failed(message: &str) -> Exit {
     Exit::Usage
 }
 
-/// A line for everything that is granted, without secrets.
-fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
+/// One line per grant, without secrets.
+fn grant_lines(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     let mut lines = Vec::new();
     for (part, value) in config.grants.visible_parts() {
         let value = mask_value(part, value);
@@ -99,10 +105,10 @@ fn shown(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     lines
 }
 
-/// What is granted, in short.
-fn counted(config: &Config, lists: &[OverwriteList]) -> String {
+/// The grants in one line.
+fn summary(config: &Config, lists: &[OverwriteList]) -> String {
     let unusable = config.project.iter().map(|project| project.unusable.len()).sum::<usize>();
-    let servers = super::upstream::configured(config).len() + config.unusable.len() + unusable;
+    let servers = configured_servers(config).len() + config.unusable.len() + unusable;
     let counts = [("command", config.commands.len()), ("server", servers)];
     let counts = counts.into_iter().filter(|(_, count)| *count > 0);
     let counts =
@@ -120,32 +126,32 @@ fn counted(config: &Config, lists: &[OverwriteList]) -> String {
 
 fn list(global: &Global) -> Exit {
     let trust = TrustFile::load();
-    let word = |standing| match standing {
+    let word = |status| match status {
         TrustStatus::Trusted => "trusted",
         TrustStatus::Changed => "changed since",
         TrustStatus::Gone => "gone",
     };
     if global.is_json() {
-        let files = trust.list().into_iter().map(|(file, standing)| {
-            serde_json::json!({ "file": file.display().to_string(), "state": word(standing) })
+        let files = trust.list().into_iter().map(|(file, status)| {
+            serde_json::json!({ "file": file.display().to_string(), "state": word(status) })
         });
         print_json(global, &serde_json::json!({ "trusted": files.collect::<Vec<_>>() }));
         return Exit::Success;
     }
-    for (file, standing) in trust.list() {
-        print_data(&format!("{:<14} {}", word(standing), display_path(file)));
+    for (file, status) in trust.list() {
+        print_data(&format!("{:<14} {}", word(status), display_path(file)));
     }
     Exit::Success
 }
 
-fn forget(files: &[&Path]) -> Exit {
+fn revoke(files: &[&Path]) -> Exit {
     match TrustFile::revoke(files) {
-        Ok(forgotten) if forgotten.is_empty() => {
+        Ok(revoked) if revoked.is_empty() => {
             print_status(&format!("`{}` was not trusted", display_path(files[0])));
             Exit::Success
         }
-        Ok(forgotten) => {
-            for file in forgotten {
+        Ok(revoked) => {
+            for file in revoked {
                 print_status(&format!("`{}` is not trusted any more", display_path(&file)));
             }
             Exit::Success

@@ -6,16 +6,16 @@ use segue_core::source::Source;
 
 use super::Config;
 
-/// A pattern of files with documents.
+/// A pattern of document files.
 #[derive(Clone)]
 pub struct DocumentPattern {
-    /// As it is written, and shown: its variables may hold secrets.
+    /// As written, and as shown: the values of its variables may be secrets.
     pub as_written: String,
-    /// With its variables in place; nothing when they are not looked up, because it is not trusted.
+    /// With its variables expanded; `None` if it is not trusted.
     pub expanded: Option<String>,
 }
 
-/// Reads a file, refusing one that no document may be as large as before it costs memory.
+/// Reads a document file. Checks the size limit before reading.
 pub(crate) fn read_source(path: &Path, bytes_max: usize) -> Result<Source, String> {
     let shown = path.display();
     let size =
@@ -40,19 +40,19 @@ pub(crate) fn template_paths(config: &Config) -> Vec<PathBuf> {
     documents(config, &config.templates)
 }
 
-/// Files of documents that patterns of the configuration mean.
+/// The document files that match patterns.
 fn documents(config: &Config, patterns: &[DocumentPattern]) -> Vec<PathBuf> {
     let patterns = patterns.iter().filter_map(|pattern| pattern.expanded.as_deref());
-    let meant = patterns.filter_map(|pattern| meant(config, pattern).ok());
-    let mut paths: Vec<PathBuf> = meant.flatten().collect();
+    let matching = patterns.filter_map(|pattern| matching_files(config, pattern).ok());
+    let mut paths: Vec<PathBuf> = matching.flatten().collect();
     paths.sort();
     paths.dedup();
     paths
 }
 
-/// Files of documents that one pattern means. The error says why it cannot mean any.
-fn meant(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
-    let pattern = whole_pattern(&config.folder(), pattern);
+/// The document files that match one pattern. The error says why it is not a pattern.
+fn matching_files(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let pattern = absolute_pattern(&config.folder(), pattern);
     let found = glob::glob(&pattern).map_err(|error| error.msg.to_owned())?;
     let is_document = |path: &PathBuf| {
         let extension = path.extension().and_then(|e| e.to_str());
@@ -61,40 +61,36 @@ fn meant(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
     Ok(found.filter_map(Result::ok).filter(is_document).collect())
 }
 
-/// A pattern of the configuration, from its folder on.
-pub(crate) fn whole_pattern(folder: &Path, pattern: &str) -> String {
-    // The library means only folders by `**` at the end; people mean what is in them.
+/// A pattern with the folder that it is relative to.
+pub(crate) fn absolute_pattern(folder: &Path, pattern: &str) -> String {
+    // For the library, `**` at the end matches folders only; users mean the files in them.
     let pattern = match pattern.strip_suffix("**") {
         Some(before) if before.is_empty() || before.ends_with('/') => format!("{pattern}/*"),
         _ => pattern.to_owned(),
     };
-    // What is special in a pattern is not special in the name of a folder.
+    // The folder is a name, not a pattern.
     let folder = glob::Pattern::escape(&folder.to_string_lossy());
     Path::new(&folder).join(pattern).to_string_lossy().into_owned()
 }
 
-/// What is said of patterns that find nothing: nobody writes one that is meant to.
+/// Notes about patterns that match no file.
 pub(crate) fn empty_patterns(config: &Config) -> Vec<String> {
-    let about =
-        patterns(config).filter_map(
-            |(field, DocumentPattern { as_written, expanded })| match meant(
-                config,
-                expanded.as_deref()?,
-            ) {
-                Ok(found) if !found.is_empty() => None,
-                Ok(_) => Some(format!("`{as_written}` of `{field}` finds no file")),
-                Err(why) => Some(format!("`{as_written}` of `{field}` is no pattern: {why}")),
-            },
-        );
-    about.collect()
+    let notes = patterns(config).filter_map(|(field, DocumentPattern { as_written, expanded })| {
+        match matching_files(config, expanded.as_deref()?) {
+            Ok(found) if !found.is_empty() => None,
+            Ok(_) => Some(format!("`{as_written}` of `{field}` matches no file")),
+            Err(why) => Some(format!("`{as_written}` of `{field}` is not a pattern: {why}")),
+        }
+    });
+    notes.collect()
 }
 
-/// What is said of patterns that are not looked for.
+/// Notes about patterns that are ignored, because they are not trusted.
 pub(crate) fn withheld_patterns(config: &Config) -> Vec<String> {
     let withheld = patterns(config).filter(|(_, pattern)| pattern.expanded.is_none());
     let note = |(field, DocumentPattern { as_written, .. }): (_, &DocumentPattern)| {
         format!(
-            "`{as_written}` of `{field}` names a variable, which is not looked up before `segue trust`"
+            "`{as_written}` of `{field}` uses a variable, which is not expanded before `segue trust`"
         )
     };
     withheld.map(note).collect()
@@ -120,7 +116,7 @@ fn sources(config: &Config, paths: &[PathBuf]) -> Vec<Source> {
     paths.iter().filter_map(|p| read_source(p, config.limits.document_bytes_max).ok()).collect()
 }
 
-/// Whether a file is one with tests.
+/// Whether a file is a test file.
 pub(crate) fn is_test_file(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     [".test.yaml", ".test.yml", ".test.json"].iter().any(|ending| name.ends_with(ending))

@@ -1,6 +1,6 @@
 //! `${VAR}`, `${VAR:-default}` and `${env:VAR}` in configuration.
 
-/// The text with every variable in place; the error names what is unset.
+/// Expands every variable; the error names one that is not set.
 pub(super) fn expand(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
@@ -36,7 +36,7 @@ fn parse(inside: &str) -> Result<(&str, Option<&str>), String> {
     Ok((name, default))
 }
 
-/// What a variable holds; an empty one counts as unset.
+/// The value of a variable; an empty one counts as not set.
 fn value(name: &str, env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     env(name).filter(|value| !value.is_empty())
 }

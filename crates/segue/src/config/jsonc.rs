@@ -1,19 +1,19 @@
-//! JSON as hosts write it: with comments and commas too many.
+//! JSON with comments and trailing commas, as MCP hosts write it.
 
 use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
 use segue_core::value::Value;
 
-/// Reads it; the error says what is wrong.
+/// Reads a value.
 pub(crate) fn read(text: &str) -> Result<Value, String> {
-    read_json_value(&plain(text), &Limits::default()).map_err(|finding| finding.message)
+    read_json_value(&to_json(text), &Limits::default()).map_err(|finding| finding.message)
 }
 
-/// The same text as JSON: comments become blanks, commas before a closing bracket too.
-fn plain(text: &str) -> String {
+/// The text as plain JSON: comments are removed, trailing commas become blanks.
+fn to_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Where a comma stands that nothing has followed yet.
+    // The position of a comma that may be a trailing one.
     let mut comma: Option<usize> = None;
     while let Some(character) = rest.chars().next() {
         let taken = match character {

@@ -1,4 +1,4 @@
-//! `llm` → the model that plans are made with.
+//! `llm` → the model that makes plans.
 
 use segue_core::document::Node;
 use segue_core::limits::Limits;

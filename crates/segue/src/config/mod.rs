@@ -1,7 +1,8 @@
-//! `segue.yaml` → what an engine is made of.
+//! `segue.yaml` and `.mcp.json` → [`Config`].
 //!
-//! Read with the same readers as compositions, so a mistake has its line and column. `${VAR}`
-//! expands in here and nowhere else.
+//! The file is read with the readers of compositions, so every finding has a line and a column. `${VAR}`
+//! expands in configuration and nowhere else. A configuration that was found in the working directory
+//! grants nothing until the user trusts it (`trust.rs`). Not here: making an engine (`app`).
 
 pub(crate) mod documents;
 pub(crate) mod expand;
@@ -11,7 +12,9 @@ mod observe;
 pub(crate) mod principals;
 mod read;
 pub(crate) mod secrets;
+mod sections;
 pub(crate) mod servers;
+pub mod tokens;
 mod toolsets;
 mod trust;
 
@@ -38,18 +41,18 @@ pub use trust::{
 };
 
 use secrets::quoted::quote_redacted;
+use tokens::PrincipalToken;
 
 use crate::observe::traces::TracesConfig;
 use crate::print::display_path;
-use crate::serve::http::Key;
 
-/// Where runs and checkpoints are kept.
+/// Where runs and checkpoints are stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoreLocation {
     /// In the user's data directory.
     #[default]
     Default,
-    /// Nowhere: they end with the process.
+    /// In memory: they end with the process.
     Memory,
     /// In an SQLite file.
     Sqlite(PathBuf),
@@ -64,44 +67,53 @@ impl StoreLocation {
                 Ok(StoreLocation::Sqlite(folder.join(file)))
             }
             Some((scheme, _)) if scheme.starts_with("postgres") => {
-                Err("stores in PostgreSQL cannot be used yet".to_owned())
+                Err("PostgreSQL stores are not supported yet".to_owned())
             }
             _ => Err(format!("`{text}` is not a store: write `memory` or `sqlite:FILE`")),
         }
     }
+
+    /// The SQLite file, unless everything is kept in memory.
+    pub fn file(&self) -> Option<PathBuf> {
+        match self {
+            StoreLocation::Memory => None,
+            StoreLocation::Sqlite(file) => Some(file.clone()),
+            StoreLocation::Default => data_folder().map(|folder| folder.join("segue.db")),
+        }
+    }
 }
 
-/// Which runs that are over are kept; those that are not always are.
+/// Which finished runs are deleted. Unfinished runs are always kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunRetention {
-    /// Those that ended longer ago are forgotten.
+    /// Delete runs that ended longer ago than this.
     pub older_than_ms: Option<u64>,
-    /// All but so many of those that ended last are.
+    /// Keep this many of the newest and delete the others.
     pub keep: Option<usize>,
 }
 
-/// What is known of a tool beyond what its source says.
+/// Overrides of a tool's definition.
 #[derive(Clone, Debug, Default)]
 pub struct ToolOverride {
-    /// Where that is written: file, line and column.
+    /// Where it is configured: file, line and column.
     pub place: String,
-    /// How its work is taken back.
+    /// How its effect is rolled back.
     pub rollback: Option<DeclaredRollback>,
     /// Whether calling it twice is harmless.
     pub idempotent: Option<bool>,
-    /// Whether it changes nothing.
+    /// Whether it only reads.
     pub read_only: Option<bool>,
-    /// Whether it may destroy something.
+    /// Whether it may destroy data.
     pub destructive: Option<bool>,
-    /// When it asks first.
+    /// When it asks for confirmation.
     pub confirm: Option<ConfirmPolicy>,
-    /// Calls of it that may be under way at once.
+    /// The most concurrent calls.
     pub max_concurrency: Option<u32>,
-    /// Words that it is found by, in place of its own.
+    /// Tags, in place of its own.
     pub tags: Option<Vec<Arc<str>>>,
-    /// Rights that it needs, in place of its own.
+    /// Scopes that it needs, in place of its own.
     pub scopes: Option<Vec<Arc<str>>>,
-    /// The kind of tools that it is counted among.
+    /// Its category.
     pub category: Option<Arc<str>>,
 }
 
@@ -110,107 +122,107 @@ pub struct ToolOverride {
 pub struct Config {
     /// The file that it came from.
     pub file: Option<PathBuf>,
-    /// Whether it was found in the working directory rather than named by its user.
+    /// Whether it was found in the working directory, rather than named by the user.
     pub discovered: bool,
-    /// What it grants: what is shown and what trust covers.
+    /// What it grants, which trust must cover.
     pub grants: GrantedParts,
-    /// The directory that the file tools never leave; the working directory unless said otherwise.
+    /// The root of the file tools; the working directory by default.
     pub files_root: Option<PathBuf>,
-    /// Patterns of files in there that may be overwritten without a question.
+    /// Patterns of files below the root that may be overwritten without confirmation.
     pub overwrite: Vec<String>,
-    /// Hosts that the HTTP tools may reach although they are not public.
+    /// Private hosts that the HTTP tools may reach.
     pub http_allow: Vec<String>,
     /// Command tools by name.
     pub commands: BTreeMap<String, CommandConfig>,
     /// MCP servers by name.
     pub servers: BTreeMap<Arc<str>, ServerConfig>,
-    /// MCP servers that are written as they should be and cannot be used, and why.
+    /// MCP servers with a valid configuration that cannot be used, and why.
     pub unusable: BTreeMap<Arc<str>, String>,
-    /// All of them as they were written.
+    /// All MCP servers as written, without expanded variables.
     pub servers_as_written: Value,
-    /// The servers of the project's own `.mcp.json`.
+    /// The project's `.mcp.json`.
     pub project: Option<Project>,
     /// HTTP operations by name.
     pub http: BTreeMap<String, HttpConfig>,
-    /// Calls that may be under way at once, by source: the first part of its tools' ids.
+    /// The most concurrent calls per source, which is the namespace of its tools.
     pub sources: BTreeMap<Arc<str>, u32>,
-    /// What is known of tools.
+    /// Overrides by tool.
     pub tools: BTreeMap<Arc<str>, ToolOverride>,
-    /// Toolsets by name, which still want their source.
+    /// Toolsets by name; the engine adds their source.
     pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
     pub compositions: Vec<DocumentPattern>,
     /// Patterns of files with templates.
     pub templates: Vec<DocumentPattern>,
-    /// Where things are kept.
+    /// Where runs and checkpoints are stored.
     pub store: StoreLocation,
-    /// Which runs a server forgets.
+    /// Which finished runs a server deletes.
     pub retention: Option<RunRetention>,
-    /// Bounds.
+    /// Limits.
     pub limits: Limits,
-    /// Where and for whom `segue serve` is there.
+    /// Settings of `segue serve`.
     pub server: ServeConfig,
-    /// The model that plans are made with.
+    /// The model that makes plans.
     pub llm: Option<ModelConfig>,
     /// Where spans of runs are sent.
     pub traces: Option<TracesConfig>,
-    /// Values of the environment that it was given.
+    /// Secrets: expanded variables, tokens and keys, which are redacted from output.
     pub secrets: Vec<String>,
 }
 
-/// Where and for whom `segue serve` is there. Not `Debug`: it holds a secret.
+/// Settings of `segue serve`. Not `Debug`: it holds a secret.
 #[derive(Clone, Default)]
 pub struct ServeConfig {
-    /// The address to listen at.
+    /// The address to listen on.
     pub listen: Option<String>,
-    /// What every request must bring.
+    /// The administrator's token.
     pub token: Option<String>,
-    /// Web pages that may ask, beside our own.
+    /// Origins of web pages that may send requests, beside our own.
     pub allowed_origins: Vec<String>,
-    /// Names that we are reached under, beside those of this machine.
+    /// Host names that requests may name, beside those of this machine.
     pub allowed_hosts: Vec<String>,
-    /// What connections are encrypted with.
+    /// The TLS certificate and key.
     pub tls: Option<TlsFiles>,
-    /// Who is let in beside the administrator.
-    pub principals: Vec<Key>,
-    /// Who else says who somebody is.
+    /// Tokens of principals other than the administrator.
+    pub principals: Vec<PrincipalToken>,
+    /// The OpenID Connect issuer whose tokens are accepted.
     pub oidc: Option<OidcConfig>,
-    /// The toolset that compositions of a host on stdio may use, beside what reads and what is served.
+    /// The toolset that inline compositions of a stdio host may use beside reads and served compositions.
     pub inline: Option<Arc<str>>,
 }
 
-/// An issuer of tokens, and what those are worth here.
+/// An OpenID Connect issuer, and the rights of its scopes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OidcConfig {
-    /// Its address, which is also its name.
+    /// Its URL, which is also its name.
     pub issuer: String,
-    /// Whom its tokens are for: us, by any of these names.
+    /// The audiences that stand for this server.
     pub audience: Vec<String>,
-    /// What each scope gives.
+    /// The grant of each scope.
     pub scopes: BTreeMap<Arc<str>, Grant>,
 }
 
-/// What connections are encrypted with.
+/// The files of the TLS certificate and key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The certificate and those that it hangs on, as PEM.
+    /// The certificate chain, as PEM.
     pub cert: PathBuf,
-    /// Its private key, as PEM.
+    /// The private key, as PEM.
     pub key: PathBuf,
 }
 
-/// A project's `.mcp.json`, which is always found and never named. Not `Debug`: it holds secrets.
+/// A project's `.mcp.json`, which is always discovered. Not `Debug`: it holds secrets.
 #[derive(Clone, Default)]
 pub struct Project {
     /// The file.
     pub file: PathBuf,
-    /// Its servers by name, without those that the configuration has.
+    /// Its servers by name, without those that `segue.yaml` defines.
     pub servers: BTreeMap<Arc<str>, ServerConfig>,
-    /// Those that cannot be used, and why.
+    /// Servers that cannot be used, and why.
     pub unusable: BTreeMap<Arc<str>, String>,
-    /// All of its servers as they were written.
+    /// All servers as written.
     pub as_written: Value,
-    /// What is wrong with the file as a whole.
+    /// Errors of the file as a whole.
     pub notes: Vec<String>,
 }
 
@@ -221,19 +233,19 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Something in it is wrong.
+    /// It has errors.
     Wrong {
         /// Its text, without secrets.
         source: Source,
-        /// What.
+        /// The findings.
         diagnostics: Vec<Diagnostic>,
     },
 }
 
-/// A configuration with what should be said about it.
+/// A configuration with its warnings.
 pub struct Loaded {
     /// The configuration.
     pub config: Config,
@@ -244,13 +256,13 @@ pub struct Loaded {
 }
 
 impl Config {
-    /// A toolset by its name. That of a host's compositions is always there.
+    /// A toolset by its name. The toolset of inline compositions always exists.
     pub fn toolset(&self, name: &str) -> Option<ToolsetBuilder> {
         let inline = || (name == INLINE).then(|| ToolsetBuilder::inline(None));
         self.toolsets.get(name).cloned().or_else(inline)
     }
 
-    /// The folder that relative paths are relative to.
+    /// The base of relative paths.
     pub fn folder(&self) -> PathBuf {
         let parent = self.file.as_ref().and_then(|file| file.parent());
         parent
@@ -268,12 +280,12 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     load_by(named, &allows)
 }
 
-/// The same for those who only look at what it grants, as written: no variable needs to be set.
+/// The same without expanding variables, for a command that only shows the grants.
 pub fn load_as_written(named: Option<&Path>) -> Result<Loaded, ConfigError> {
     load_by(named, &|_, _, _| false)
 }
 
-/// `allows`: whether a file, and one that was named, may grant this.
+/// `allows` says whether the grants of a file, named or found, take effect.
 fn load_by(
     named: Option<&Path>,
     allows: &dyn Fn(&Path, bool, &GrantedParts) -> bool,
@@ -299,17 +311,17 @@ fn load_by(
             None => Loaded { config: Config::default(), source: None, diagnostics: Vec::new() },
         },
     };
-    // Who names a configuration means that one; otherwise the project has a say of its own.
-    let given = std::cell::RefCell::new(Vec::new());
+    // A named configuration stands alone; otherwise the project's `.mcp.json` is added.
+    let values = std::cell::RefCell::new(Vec::new());
     let env = |name: &str| {
         let value = std::env::var(name).ok();
-        given.borrow_mut().extend(value.clone().filter(|_| !read::is_public(name)));
+        values.borrow_mut().extend(value.clone().filter(|_| !read::is_public(name)));
         value
     };
     let own = &loaded.config.servers_as_written;
     let project = discover(&[".mcp.json"]).map(|file| servers::project(file, own, &env));
     loaded.config.project = project;
-    loaded.config.secrets.append(&mut given.take());
+    loaded.config.secrets.append(&mut values.take());
     let of_project = loaded.config.project.iter().flat_map(|project| project.servers.values());
     let of_project: Vec<String> = of_project.flat_map(secrets::of_server).collect();
     loaded.config.secrets.extend(of_project);
@@ -331,7 +343,7 @@ pub fn user_config() -> Option<PathBuf> {
     Some(dirs.config_dir().join("segue/segue.yaml"))
 }
 
-/// Where Segue keeps what belongs to the user.
+/// The user's data folder of Segue.
 pub fn data_folder() -> Option<PathBuf> {
     use etcetera::BaseStrategy as _;
     let dirs = etcetera::choose_base_strategy().ok()?;
@@ -352,11 +364,11 @@ fn read_file(
     let (mut config, diagnostics) = read::read(&source, file, &env, allows);
     config.file = Some(file.to_owned());
     config.discovered = discovered;
-    let wrong = diagnostics
+    let has_errors = diagnostics
         .iter()
         .any(|finding| finding.severity == segue_core::diagnostic::Severity::Error);
     let (source, diagnostics) = quote_redacted(&source, diagnostics, &config.secrets);
-    if wrong {
+    if has_errors {
         return Err(ConfigError::Wrong { source, diagnostics });
     }
     Ok(Loaded { config, source: Some(source), diagnostics })

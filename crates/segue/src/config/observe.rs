@@ -1,4 +1,4 @@
-//! `observe` → where spans of runs are sent.
+//! `observe` → where traces are sent.
 
 use segue_core::document::Node;
 

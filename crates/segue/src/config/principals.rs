@@ -1,4 +1,4 @@
-//! `server.principals` and `server.oidc`: who is let in beside the administrator.
+//! `server.principals` and `server.oidc`: accepted tokens beside that of the administrator.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use segue_core::view::parse_rfc3339;
 
 use super::OidcConfig;
 use super::read::ConfigReader;
-use crate::serve::http::{Key, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
+use super::tokens::{PrincipalToken, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
 
 const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
 
 const OIDC: &[&str] = &["issuer", "audience", "scopes"];
 
-/// The longest name of a principal.
+/// The maximum length of a principal's name.
 const NAME_CHARS_MAX: usize = 64;
 
-/// What a hash begins with.
+/// The prefix of a hash.
 const SHA256: &str = "sha256:";
 
 impl ConfigReader<'_> {
-    /// Everybody else, when this is the administrator's token.
-    pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<Key> {
+    /// The principals. `token` is that of the administrator, which no principal may share.
+    pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<PrincipalToken> {
         let administrator = token.map(|token| hex_digest(token.as_bytes()));
         if !matches!(node.kind, NodeKind::Object(_)) {
             let found = node.kind_name();
             self.error(node.span, format!("`principals` must be an object, found {found}"));
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<PrincipalToken> = Vec::new();
         for member in node.members() {
             if !is_name(&member.key) {
-                let message = "a principal's name has small letters, digits, `-`, `_` and `.`";
+                let message = "a principal's name has lower-case letters, digits, `-`, `_` and `.`";
                 self.error(member.key_span, message);
             } else if *member.key == *STDIO {
-                let message = "`stdio` is the host that starts `segue mcp`, and nobody else";
+                let message = "`stdio` is reserved for the host that starts `segue mcp`";
                 self.error(member.key_span, message);
             }
             let Some(key) = self.principal(&member.key, &member.value) else { continue };
@@ -52,7 +52,7 @@ impl ConfigReader<'_> {
         keys
     }
 
-    fn principal(&mut self, name: &Arc<str>, node: &Node) -> Option<Key> {
+    fn principal(&mut self, name: &Arc<str>, node: &Node) -> Option<PrincipalToken> {
         if !self.keys(node, PRINCIPAL, "a principal") {
             return None;
         }
@@ -60,39 +60,40 @@ impl ConfigReader<'_> {
             Some(token) => self.token_hash(token),
             None => {
                 let message =
-                    format!("`{name}` needs a `token`: `segue serve token {name}` makes one");
+                    format!("`{name}` needs a `token`: `segue serve token {name}` generates one");
                 self.error(node.span, message);
                 None
             }
         };
         let expires_ms = node.get("expires").and_then(|expires| {
             let text = self.text(expires, "`expires`")?;
-            let moment = parse_rfc3339(&text);
-            if moment.is_none() {
-                let message = format!("`{text}` is no moment, such as `2027-01-31T12:00:00Z`");
+            let time = parse_rfc3339(&text);
+            if time.is_none() {
+                let message =
+                    format!("`{text}` is not a time; write one such as `2027-01-31T12:00:00Z`");
                 self.error(expires.span, message);
             }
-            moment
+            time
         });
         let Grant { rights, toolset } = self.grant(node)?;
         let principal = Principal { toolset, ..Principal::new(name.clone(), rights) };
-        Some(Key { hash: hash?, principal, expires_ms })
+        Some(PrincipalToken { hash: hash?, principal, expires_ms })
     }
 
-    /// The hash of a token. One that stands in the file could be used by whoever reads it.
+    /// The hash of a token. A plain token is refused: every reader of the file could use it.
     fn token_hash(&mut self, node: &Node) -> Option<Arc<str>> {
         let text = self.text(node, "`token`")?;
-        let is_from_elsewhere = node.as_str().is_some_and(|written| written.contains("${"));
+        let is_from_env = node.as_str().is_some_and(|written| written.contains("${"));
         match text.strip_prefix(SHA256) {
             Some(hash) if is_hash(hash) => Some(hash.into()),
-            None if is_from_elsewhere && text.chars().count() < TOKEN_CHARS_MIN => {
+            None if is_from_env && text.chars().count() < TOKEN_CHARS_MIN => {
                 self.error(
                     node.span,
-                    format!("{}; {}", TOO_SHORT.0, "`segue serve token` makes one"),
+                    format!("{}; {}", TOO_SHORT.0, "`segue serve token` generates one"),
                 );
                 None
             }
-            None if is_from_elsewhere => Some(hex_digest(text.as_bytes()).into()),
+            None if is_from_env => Some(hex_digest(text.as_bytes()).into()),
             _ => {
                 let message = "`token` is `sha256:` and the hash that `segue serve token` prints, or \
                                comes from the environment: `${VARIABLE}`";
@@ -113,7 +114,10 @@ impl ConfigReader<'_> {
                 None => {
                     let known = known().collect::<Vec<_>>().join("`, `");
                     let span = node.get("rights").map_or(node.span, |n| n.span);
-                    self.error(span, format!("there is no right `{word}`; there are `{known}`"));
+                    self.error(
+                        span,
+                        format!("there is no right `{word}`; the rights are `{known}`"),
+                    );
                 }
             }
         }
@@ -124,7 +128,7 @@ impl ConfigReader<'_> {
         });
         if words.is_empty() {
             let known = known().collect::<Vec<_>>().join("`, `");
-            self.error(node.span, format!("`rights` are needed: some of `{known}`"));
+            self.error(node.span, format!("`rights` is required: some of `{known}`"));
             return None;
         }
         let rights: Rights = rights.into_iter().collect();
@@ -150,21 +154,22 @@ impl ConfigReader<'_> {
             return None;
         };
         if !is_secure(&issuer) {
-            let message = "`issuer` begins with `https://`; `http://` is for this machine only";
+            let message =
+                "`issuer` must begin with `https://`; `http://` is allowed on this machine only";
             self.error(node.span, message);
         }
         if audience.is_empty() || audience.iter().any(String::is_empty) {
-            let message = "`oidc` needs an `audience`: without it tokens for others would do";
+            let message = "`oidc` needs an `audience`: without it, tokens for other services would be accepted";
             self.error(node.span, message);
         }
         if scopes.is_empty() {
-            self.error(node.span, "`oidc` needs `scopes`: what each of them gives");
+            self.error(node.span, "`oidc` needs `scopes`, each with its `rights`");
         }
         Some(OidcConfig { issuer, audience, scopes })
     }
 }
 
-/// Whether nobody on the way can read or change what is fetched from there.
+/// Whether a connection to this URL is encrypted or stays on this machine.
 pub(crate) fn is_secure(url: &str) -> bool {
     let Some((scheme, rest)) = url.split_once("://") else { return false };
     let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
@@ -177,7 +182,7 @@ pub(crate) fn is_secure(url: &str) -> bool {
     is_plain && (scheme == "https" || (scheme == "http" && is_here))
 }
 
-/// Small letters, digits, `-`, `_` and `.`, so that no name is mistaken for one of ours.
+/// Lower-case letters, digits, `-`, `_` and `.`: our own names have blanks.
 pub(crate) fn is_name(name: &str) -> bool {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
     !name.is_empty() && name.len() <= NAME_CHARS_MAX && name.bytes().all(fits)

@@ -1,4 +1,4 @@
-//! The tree of `segue.yaml` → [`Config`], with every finding.
+//! The document tree of `segue.yaml` → [`Config`], with every finding.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,18 +14,13 @@ use segue_core::source::{Source, Span};
 use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
-use segue_runtime::tools::command::CommandConfig;
-use segue_runtime::tools::http::HttpConfig;
-use segue_runtime::tools::http::address::AddressPolicy;
 use segue_runtime::tools::redact::SECRET_BYTES_MIN;
 
 use super::documents::DocumentPattern;
 use super::expand::expand;
 use super::secrets::is_secret_name;
 use super::trust::has_variable;
-use super::{
-    Config, GrantedParts, RunRetention, ServeConfig, StoreLocation, TlsFiles, ToolOverride, secrets,
-};
+use super::{Config, GrantedParts, secrets};
 
 const TOP: &[&str] = &[
     "mcpServers",
@@ -49,56 +44,15 @@ const TOP: &[&str] = &[
     "limits",
 ];
 
-/// What has a place in the file and is not used by this version.
+/// Sections that this version accepts and ignores.
 pub(super) const UNUSED: &[&str] = &["inputs", "openapi", "driver"];
-
-const COMMAND: &[&str] = &[
-    "argv",
-    "input",
-    "output",
-    "read_only",
-    "destructive",
-    "idempotent",
-    "cwd",
-    "env",
-    "description",
-    "timeout",
-];
-
-const HTTP: &[&str] = &[
-    "method",
-    "url",
-    "headers",
-    "query",
-    "body",
-    "input",
-    "output",
-    "read_only",
-    "destructive",
-    "idempotent",
-    "description",
-    "timeout",
-];
-
-const TOOL: &[&str] = &[
-    "rollback",
-    "idempotent",
-    "read_only",
-    "destructive",
-    "confirm",
-    "max_concurrency",
-    "tags",
-    "scopes",
-    "category",
-];
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Whether what a configuration grants has an effect, or is only shown.
+/// Whether the grants of a configuration take effect.
 pub(super) type TrustCheck<'a> = &'a dyn Fn(&GrantedParts) -> bool;
 
-/// Reads a configuration. The parts of one that is not allowed to grant anything are not given the
-/// environment's variables.
+/// Reads a configuration. In sections that are not trusted, no variable is expanded.
 pub(super) fn read(
     source: &Source,
     file: &Path,
@@ -114,30 +68,29 @@ pub(super) fn read(
         Err(diagnostics) => return (Config::default(), diagnostics),
     };
     let folder = file.parent().map_or_else(PathBuf::new, Path::to_owned);
-    let (given, short) = (RefCell::new(Vec::new()), RefCell::new(BTreeSet::new()));
+    let (values, short) = (RefCell::new(Vec::new()), RefCell::new(BTreeSet::new()));
     let env = |name: &str| {
         let value = env(name);
         let is_short = |value: &String| !value.is_empty() && value.len() < SECRET_BYTES_MIN;
         if is_secret_name(name) && value.as_ref().is_some_and(is_short) {
             short.borrow_mut().insert(name.to_owned());
         }
-        given.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
+        values.borrow_mut().extend(value.clone().filter(|_| !is_public(name)));
         value
     };
-    let (toolsets_meant, findings) = (Vec::new(), Vec::new());
     let text = source.text();
     let mut reader = ConfigReader {
         folder,
         env: &env,
         is_untrusted_part: false,
-        toolset_refs: toolsets_meant,
-        findings,
+        toolset_refs: Vec::new(),
+        findings: Vec::new(),
         text,
     };
     let mut config = reader.config(&root, allows);
     let mut findings = reader.findings;
     findings.extend(short.take().iter().map(|name| too_short(source, name)));
-    config.secrets = given.take();
+    config.secrets = values.take();
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
     config.secrets.extend(config.commands.values().flat_map(secrets::of_command));
     config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
@@ -152,17 +105,17 @@ pub(super) fn read(
     (config, findings)
 }
 
-/// A secret that nobody can tell from an ordinary word.
+/// The warning about a secret that is too short to be told from an ordinary word.
 fn too_short(source: &Source, name: &str) -> Diagnostic {
     let message = format!(
-        "the value of `{name}` is too short to be taken out of what tools answer: \
-         {SECRET_BYTES_MIN} characters are the least"
+        "the value of `{name}` is too short to be redacted from the output of tools: \
+         it needs at least {SECRET_BYTES_MIN} characters"
     );
     let start = source.text().find(name).unwrap_or(0);
     Diagnostic::warning(Code::Config, message, Span::new(start, start + name.len()))
 }
 
-/// Variables that say where things are, and stand in every path.
+/// Variables that hold paths and names, which are no secrets.
 pub(super) fn is_public(name: &str) -> bool {
     matches!(
         name,
@@ -173,12 +126,12 @@ pub(super) fn is_public(name: &str) -> bool {
 pub(super) struct ConfigReader<'a> {
     pub(super) folder: PathBuf,
     pub(super) env: Env<'a>,
-    /// Whether it reads a part that is not trusted.
+    /// Whether the current section is not trusted.
     pub(super) is_untrusted_part: bool,
-    /// Toolsets that principals are held to, and where that is said.
+    /// Toolsets that are named elsewhere, with their place, checked at the end.
     pub(super) toolset_refs: Vec<(Arc<str>, Span)>,
     findings: Vec<Diagnostic>,
-    /// The text that spans are of.
+    /// The text that spans point into.
     text: &'a str,
 }
 
@@ -198,12 +151,12 @@ impl ConfigReader<'_> {
         let allows = allows(&config.grants);
         for member in root.members() {
             if allows || !config.grants.parts.contains(&member.key) {
-                self.part(member, &mut config);
+                self.section(member, &mut config);
             } else {
-                self.withheld(member, &mut config);
+                self.untrusted_section(member, &mut config);
             }
         }
-        self.check_toolsets_meant(&config);
+        self.check_toolset_refs(&config);
         if let Some(more) = config.server.inline.as_ref().and_then(|it| config.toolsets.get(it)) {
             let inline = ToolsetBuilder::inline(Some(more));
             config.toolsets.insert(INLINE.into(), inline);
@@ -211,28 +164,28 @@ impl ConfigReader<'_> {
         config
     }
 
-    /// Reads a part that has no effect. Its variables are not looked up, and what cannot be told without
-    /// their values is no mistake yet.
-    fn withheld(&mut self, member: &Member, config: &mut Config) {
-        let (env, before, meant) = (self.env, self.findings.len(), self.toolset_refs.len());
+    /// Reads a section that is not trusted. Its variables are not expanded, so findings about values with
+    /// variables are dropped.
+    fn untrusted_section(&mut self, member: &Member, config: &mut Config) {
+        let (env, before, refs_before) = (self.env, self.findings.len(), self.toolset_refs.len());
         (self.env, self.is_untrusted_part) = (&unexpanded, true);
-        self.part(member, config);
+        self.section(member, config);
         (self.env, self.is_untrusted_part) = (env, false);
         let has_variable =
             |span: Span| self.text.get(span.range()).is_some_and(|it| it.contains("${"));
         let mut later = self.findings.split_off(before);
         later.retain(|finding| !has_variable(finding.span));
         self.findings.append(&mut later);
-        let mut later = self.toolset_refs.split_off(meant);
+        let mut later = self.toolset_refs.split_off(refs_before);
         later.retain(|(_, span)| !has_variable(*span));
         self.toolset_refs.append(&mut later);
     }
 
-    fn part(&mut self, member: &Member, config: &mut Config) {
+    fn section(&mut self, member: &Member, config: &mut Config) {
         let value = &member.value;
         match &*member.key {
             "commands" => config.commands = self.each(value, Self::command),
-            // The shape that every MCP host reads, and the key that one of them has for it.
+            // The format of every MCP host; VS Code uses the second key.
             "mcpServers" | "servers" => self.servers(value, config),
             "http" => config.http = self.each(value, Self::http),
             "builtins" => self.builtins(value, config),
@@ -257,13 +210,13 @@ impl ConfigReader<'_> {
             "observe" => config.traces = self.observe(value),
             "llm" => config.llm = self.llm(value),
             "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
-            other if UNUSED.contains(&other) => self.later(member),
+            other if UNUSED.contains(&other) => self.warn_unused(member),
             _ => {}
         }
     }
 
-    /// A toolset that is not there would leave nothing to whoever is held to it.
-    fn check_toolsets_meant(&mut self, config: &Config) {
+    /// Reports toolsets that do not exist: a principal limited to one could call nothing.
+    fn check_toolset_refs(&mut self, config: &Config) {
         for (name, span) in std::mem::take(&mut self.toolset_refs) {
             if config.toolsets.contains_key(&name) {
                 continue;
@@ -278,7 +231,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    fn later(&mut self, member: &Member) {
+    fn warn_unused(&mut self, member: &Member) {
         let message = format!("`{}` is not used by this version", member.key);
         self.findings.push(Diagnostic::warning(Code::Unsupported, message, member.key_span));
     }
@@ -346,7 +299,7 @@ impl ConfigReader<'_> {
     }
 
     /// Patterns of documents.
-    fn documents(&mut self, node: &Node, what: &str) -> Vec<DocumentPattern> {
+    pub(super) fn documents(&mut self, node: &Node, what: &str) -> Vec<DocumentPattern> {
         let is_one = node.as_str().is_some();
         if !is_one && !matches!(node.kind, NodeKind::Array(_)) {
             self.error(node.span, format!("{what} must be a list, found {}", node.kind_name()));
@@ -362,12 +315,12 @@ impl ConfigReader<'_> {
         patterns.collect()
     }
 
-    /// Whether the variables of a value are not looked up.
+    /// Whether a value has variables that are not expanded, because its section is not trusted.
     pub(super) fn is_untrusted(&self, node: &Node) -> bool {
         self.is_untrusted_part && has_variable(node)
     }
 
-    fn flag(&mut self, node: &Node, key: &str) -> Option<bool> {
+    pub(super) fn flag(&mut self, node: &Node, key: &str) -> Option<bool> {
         let value = node.get(key)?;
         if let NodeKind::Bool(flag) = value.kind {
             return Some(flag);
@@ -380,7 +333,7 @@ impl ConfigReader<'_> {
     }
 
     /// A value with every text in it expanded.
-    fn value(&mut self, node: &Node) -> Value {
+    pub(super) fn value(&mut self, node: &Node) -> Value {
         match &node.kind {
             NodeKind::String(_) => self.text(node, "a value").map_or(Value::Null, Value::from),
             NodeKind::Array(items) => {
@@ -393,7 +346,7 @@ impl ConfigReader<'_> {
         }
     }
 
-    fn text_map(&mut self, node: Option<&Node>, what: &str) -> BTreeMap<String, String> {
+    pub(super) fn text_map(&mut self, node: Option<&Node>, what: &str) -> BTreeMap<String, String> {
         let Some(node) = node else { return BTreeMap::new() };
         let members = node.members().iter();
         members.filter_map(|m| self.text(&m.value, what).map(|t| (m.key.to_string(), t))).collect()
@@ -407,282 +360,5 @@ impl ConfigReader<'_> {
             self.error(value.span, format!("`{text}` is not a duration, such as `30s`"));
         }
         millis.map(std::time::Duration::from_millis)
-    }
-
-    fn command(&mut self, node: &Node) -> Option<CommandConfig> {
-        if !self.keys(node, COMMAND, "a command") {
-            return None;
-        }
-        let Some(argv) = node.get("argv") else {
-            self.error(
-                node.span,
-                "a command needs `argv`, a list of the program and its arguments",
-            );
-            return None;
-        };
-        let cwd = node.get("cwd").and_then(|cwd| self.text(cwd, "`cwd`"));
-        Some(CommandConfig {
-            argv: argv.items().iter().map(|word| self.value(word)).collect(),
-            input: node.get("input").map(Node::to_value),
-            output: node.get("output").map(Node::to_value),
-            read_only: self.flag(node, "read_only"),
-            destructive: self.flag(node, "destructive"),
-            idempotent: self.flag(node, "idempotent"),
-            cwd: Some(cwd.map_or_else(|| self.folder.clone(), |cwd| self.folder.join(cwd)))
-                .filter(|cwd| !cwd.as_os_str().is_empty()),
-            env: self.text_map(node.get("env"), "a variable"),
-            description: self.description(node),
-            timeout: self.timeout(node),
-        })
-    }
-
-    fn description(&mut self, node: &Node) -> String {
-        let text = node.get("description").and_then(|text| self.text(text, "`description`"));
-        text.unwrap_or_default()
-    }
-
-    fn http(&mut self, node: &Node) -> Option<HttpConfig> {
-        if !self.keys(node, HTTP, "an HTTP operation") {
-            return None;
-        }
-        let Some(url) = node.get("url").and_then(|url| self.text(url, "`url`")) else {
-            self.error(node.span, "an HTTP operation needs a `url`");
-            return None;
-        };
-        let query = node.get("query").map_or(&[][..], Node::members);
-        Some(HttpConfig {
-            method: node.get("method").and_then(|m| self.text(m, "`method`")).unwrap_or_default(),
-            url,
-            headers: self.text_map(node.get("headers"), "a header"),
-            query: query.iter().map(|m| (m.key.to_string(), self.value(&m.value))).collect(),
-            body: node.get("body").map(|body| self.value(body)),
-            input: node.get("input").map(Node::to_value),
-            output: node.get("output").map(Node::to_value),
-            read_only: self.flag(node, "read_only"),
-            destructive: self.flag(node, "destructive"),
-            idempotent: self.flag(node, "idempotent"),
-            description: self.description(node),
-            timeout: self.timeout(node),
-        })
-    }
-
-    fn server(&mut self, node: &Node) -> ServeConfig {
-        let known = &[
-            "listen",
-            "token",
-            "allowed_origins",
-            "allowed_hosts",
-            "tls",
-            "principals",
-            "oidc",
-            "inline",
-        ];
-        if !self.keys(node, known, "`server`") {
-            return ServeConfig::default();
-        }
-        let token = node.get("token").and_then(|token| self.text(token, "`token`"));
-        if token.as_ref().is_some_and(String::is_empty) {
-            self.error(node.span, "an empty `token` would let everybody in");
-        }
-        let principals =
-            node.get("principals").map_or_else(Vec::new, |n| self.principals(n, token.as_deref()));
-        ServeConfig {
-            listen: node.get("listen").and_then(|listen| self.text(listen, "`listen`")),
-            token,
-            allowed_origins: node
-                .get("allowed_origins")
-                .map_or_else(Vec::new, |origins| self.texts(origins, "`allowed_origins`")),
-            allowed_hosts: node
-                .get("allowed_hosts")
-                .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
-            tls: node.get("tls").and_then(|tls| self.tls(tls)),
-            principals,
-            oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
-            inline: node.get("inline").and_then(|inline| {
-                let name: Arc<str> = self.text(inline, "`inline`")?.into();
-                self.toolset_refs.push((name.clone(), inline.span));
-                Some(name)
-            }),
-        }
-    }
-
-    fn tls(&mut self, node: &Node) -> Option<TlsFiles> {
-        if !self.keys(node, &["cert", "key"], "`tls`") {
-            return None;
-        }
-        let mut file = |name: &str| {
-            let text = node.get(name).and_then(|file| self.text(file, &format!("`{name}`")));
-            text.map(|file| self.folder.join(file))
-        };
-        let files = (file("cert"), file("key"));
-        let (Some(cert), Some(key)) = files else {
-            self.error(node.span, "`tls` has a `cert` and a `key`");
-            return None;
-        };
-        Some(TlsFiles { cert, key })
-    }
-
-    fn builtins(&mut self, node: &Node, config: &mut Config) {
-        if !self.keys(node, &["files", "http"], "`builtins`") {
-            return;
-        }
-        if let Some(files) = node.get("files")
-            && self.keys(files, &["root", "overwrite"], "`files`")
-        {
-            let root = files.get("root").filter(|root| !self.is_untrusted(root));
-            let root = root.and_then(|root| self.text(root, "`root`"));
-            config.files_root = root.map(|root| self.folder.join(root));
-            let overwrite = files.get("overwrite");
-            config.overwrite = overwrite.map_or_else(Vec::new, |it| self.texts(it, "`overwrite`"));
-        }
-        if let Some(http) = node.get("http")
-            && self.keys(http, &["allow"], "`http`")
-        {
-            config.http_allow = http.get("allow").map_or_else(Vec::new, |n| self.allow(n));
-        }
-    }
-
-    /// Hosts that may be reached; one that cannot be read is said here, not at the first call.
-    fn allow(&mut self, node: &Node) -> Vec<String> {
-        let rules = self.texts(node, "`allow`");
-        if let Err(message) = AddressPolicy::new(rules.iter().map(String::as_str)) {
-            self.error(node.span, message);
-        }
-        rules
-    }
-
-    fn tool(&mut self, node: &Node) -> Option<ToolOverride> {
-        if !self.keys(node, TOOL, "a tool") {
-            return None;
-        }
-        Some(ToolOverride {
-            place: String::new(),
-            rollback: node.get("rollback").and_then(|rollback| self.rollback(rollback)),
-            idempotent: self.flag(node, "idempotent"),
-            read_only: self.flag(node, "read_only"),
-            destructive: self.flag(node, "destructive"),
-            confirm: node.get("confirm").and_then(|confirm| self.confirm(confirm)),
-            max_concurrency: self.max_concurrency(node),
-            tags: node.get("tags").map(|tags| self.name_list(tags, "`tags`")),
-            scopes: node.get("scopes").map(|scopes| self.name_list(scopes, "`scopes`")),
-            category: node
-                .get("category")
-                .and_then(|category| self.text(category, "`category`"))
-                .map(Arc::from),
-        })
-    }
-
-    fn source(&mut self, node: &Node) -> Option<u32> {
-        if !self.keys(node, &["max_concurrency"], "a source") {
-            return None;
-        }
-        self.max_concurrency(node)
-    }
-
-    /// Calls at once: at least one, or nothing would ever leave.
-    fn max_concurrency(&mut self, node: &Node) -> Option<u32> {
-        let value = node.get("max_concurrency")?;
-        let number = value.to_value().as_u64().and_then(|number| u32::try_from(number).ok());
-        let number = number.filter(|number| *number > 0);
-        if number.is_none() {
-            self.error(value.span, "`max_concurrency` must be a whole number from 1");
-        }
-        number
-    }
-
-    fn confirm(&mut self, node: &Node) -> Option<ConfirmPolicy> {
-        match &*self.text(node, "`confirm`")? {
-            "always" => Some(ConfirmPolicy::Always),
-            "never" => Some(ConfirmPolicy::Never),
-            other => {
-                self.error(node.span, format!("`confirm` is `always` or `never`, not `{other}`"));
-                None
-            }
-        }
-    }
-
-    fn rollback(&mut self, node: &Node) -> Option<DeclaredRollback> {
-        if node.as_str().is_some_and(|word| &**word == "none") {
-            return Some(DeclaredRollback::NotNeeded);
-        }
-        if !self.keys(node, &["tool", "parameters", "impossible"], "`rollback`") {
-            return None;
-        }
-        let text = |reader: &mut Self, key: &str| {
-            node.get(key).and_then(|n| reader.text(n, &format!("`{key}`"))).map(Arc::from)
-        };
-        if let Some(reason) = text(self, "impossible") {
-            return Some(DeclaredRollback::Impossible { reason });
-        }
-        let Some(tool) = text(self, "tool") else {
-            self.error(node.span, "`rollback` has `tool` or `impossible`, or is `none`");
-            return None;
-        };
-        let parameters = node.get("parameters").map_or_else(Value::empty_object, Node::to_value);
-        Some(DeclaredRollback::Call { tool, parameters })
-    }
-
-    fn store(&mut self, node: &Node) -> StoreLocation {
-        let Some(text) = self.text(node, "`store`") else { return StoreLocation::Default };
-        match StoreLocation::parse(&text, &self.folder) {
-            Ok(store) => store,
-            Err(message) => {
-                self.error(node.span, message);
-                StoreLocation::Default
-            }
-        }
-    }
-
-    /// What a server forgets. Nothing, unless it says what.
-    fn retention(&mut self, node: &Node) -> Option<RunRetention> {
-        if !self.keys(node, &["older_than", "keep"], "`retention`") {
-            return None;
-        }
-        let mut kept = RunRetention::default();
-        if let Some(age) = node.get("older_than") {
-            kept.older_than_ms = age.as_str().and_then(|text| parse_duration(text));
-            if kept.older_than_ms.is_none() {
-                self.error(age.span, "`older_than` is a time with its unit, such as `30d`");
-            }
-        }
-        if let Some(last) = node.get("keep") {
-            kept.keep = last.to_value().as_u64().and_then(|last| usize::try_from(last).ok());
-            if kept.keep.is_none() {
-                self.error(last.span, "`keep` is how many runs that are over are kept");
-            }
-        }
-        if kept == RunRetention::default() {
-            self.error(node.span, "`retention` has `older_than`, `keep`, or both");
-            return None;
-        }
-        Some(kept)
-    }
-
-    fn limits(&mut self, node: &Node) -> Limits {
-        let known = serde_json::to_value(Limits::default()).unwrap_or_default();
-        let names: Vec<&str> = known
-            .as_object()
-            .into_iter()
-            .flat_map(|known| known.keys().map(String::as_str))
-            .collect();
-        if !self.keys(node, &names, "`limits`") {
-            return Limits::default();
-        }
-        for member in node.members() {
-            if member.value.to_value().as_u64().is_none() {
-                let message = format!("`{}` must be a whole number", member.key);
-                self.error(member.value.span, message);
-            }
-        }
-        let json = serde_json::Value::from(&node.to_value());
-        // What is wrong with it has been said above.
-        let limits: Limits = serde_json::from_value(json).unwrap_or_default();
-        if limits.calls_max == 0 {
-            self.error(node.span, "with `calls_max: 0` no call would ever leave");
-        }
-        if !limits.is_sane() {
-            self.error(node.span, "nesting limits above 512 would endanger the process");
-        }
-        limits
     }
 }

@@ -1,5 +1,5 @@
-//! What of a configuration is a secret although it is written there: the values of variables and headers
-//! whose names say so, and what addresses hold of that kind.
+//! Secrets that are written in a configuration: values of variables and headers with telling names, and
+//! credentials in URLs.
 
 mod arguments;
 pub(crate) mod masked;
@@ -13,18 +13,17 @@ use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::{ServerConfig, ServerTransport};
 
-/// Words that make the name of a variable or header one of a secret, alone or as a part of a longer
-/// one (`apitoken`).
+/// Words that mark the name of a secret, also inside a longer word (`apitoken`).
 const SECRET: &[&str] =
     &["token", "secret", "password", "passwd", "passphrase", "auth", "credential", "cookie"];
 
-/// The same, when they stand alone: they are parts of too many other words.
+/// Words that mark it only as a whole: they are parts of too many other words.
 const SECRET_ALONE: &[&str] =
     &["key", "pat", "pass", "pwd", "pw", "jwt", "bearer", "cred", "creds", "sig", "signature"];
 
 /// Whether a variable or header of this name holds a secret.
 pub(crate) fn is_secret_name(name: &str) -> bool {
-    // The working directory, and no password.
+    // The working directory, not a password.
     if name == "PWD" {
         return false;
     }
@@ -36,7 +35,7 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     })
 }
 
-/// The words of a name, however it is written: `API_KEY`, `api-key`, `apiKey`.
+/// The words of a name such as `API_KEY`, `api-key` or `apiKey`.
 fn words(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut was_lower = false;
@@ -55,28 +54,28 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// The secrets that a server is given.
+/// The secrets of an MCP server.
 pub(super) fn of_server(server: &ServerConfig) -> Vec<String> {
     match &server.reach {
         ServerTransport::Stdio(stdio) => {
-            given(texts(&stdio.env), stdio.args.iter().map(String::as_str))
+            secret_values(texts(&stdio.env), stdio.args.iter().map(String::as_str))
         }
-        ServerTransport::Http(http) => given(texts(&http.headers), [&*http.url]),
+        ServerTransport::Http(http) => secret_values(texts(&http.headers), [&*http.url]),
         ServerTransport::Local(_) => Vec::new(),
     }
 }
 
-/// The secrets that a command is given.
+/// The secrets of a command.
 pub(super) fn of_command(command: &CommandConfig) -> Vec<String> {
     let literal = command.argv.iter().filter_map(Value::as_str).filter(|word| !is_template(word));
-    given(texts(&command.env), literal)
+    secret_values(texts(&command.env), literal)
 }
 
-/// The secrets that an HTTP operation is given.
+/// The secrets of an HTTP operation.
 pub(super) fn of_operation(operation: &HttpConfig) -> Vec<String> {
     let query = operation.query.iter();
     let query = query.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
-    let mut secrets = given(texts(&operation.headers).chain(query), [&*operation.url]);
+    let mut secrets = secret_values(texts(&operation.headers).chain(query), [&*operation.url]);
     secrets.retain(|secret| !is_template(secret));
     secrets
 }
@@ -85,9 +84,9 @@ fn texts(named: &BTreeMap<String, String>) -> impl Iterator<Item = (&str, &str)>
     named.iter().map(|(name, value)| (&**name, &**value))
 }
 
-/// The secrets among values, by the names of those, and in addresses. Of `Bearer abc` the second word is
-/// one too: services tell it without the first.
-fn given<'a>(
+/// The values whose names mark secrets, and named credentials in URLs. Of `Bearer abc`, `abc` alone is a
+/// secret, too: services print it without the scheme.
+fn secret_values<'a>(
     named: impl Iterator<Item = (&'a str, &'a str)>,
     texts: impl IntoIterator<Item = &'a str>,
 ) -> Vec<String> {
@@ -96,7 +95,7 @@ fn given<'a>(
         secrets.push(value.to_owned());
         secrets.extend(value.split_once(' ').map(|(_, rest)| rest.trim().to_owned()));
     }
-    // What only looks like one may well be wanted in an answer.
+    // Only named parts: a text that merely looks like a secret may belong in the output of a tool.
     for address in texts.into_iter().filter(|text| text.contains("://")) {
         let named = parts::secret_parts("", address).into_iter().filter(|part| part.name.is_some());
         secrets.extend(named.map(|part| address[part.range].to_owned()));
@@ -104,7 +103,7 @@ fn given<'a>(
     secrets
 }
 
-/// Whether a text is filled in at each call, and so is no secret of the configuration.
+/// Whether a text is a template, which each call fills in, so that it is no secret.
 fn is_template(text: &str) -> bool {
     text.contains("{{")
 }

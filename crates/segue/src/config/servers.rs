@@ -1,8 +1,6 @@
-//! MCP servers: `mcpServers` of `segue.yaml` and the project's `.mcp.json` → what is started or
-//! reached.
+//! MCP servers: `mcpServers` of `segue.yaml` and the project's `.mcp.json` → configurations of servers.
 //!
-//! The shape is the one that every host of the protocol reads, so fields that other hosts know are
-//! passed over. Nothing is started here.
+//! The format is that of every MCP host; fields of other hosts are ignored. No server is started here.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,11 +19,11 @@ use super::read::ConfigReader;
 use super::{Config, Project, jsonc};
 use crate::print::display_path;
 
-/// What a server has.
+/// The fields of a server.
 const SERVER: &[&str] =
     &["type", "command", "args", "env", "cwd", "url", "headers", "timeout", "disabled"];
 
-/// What other hosts know of a server and Segue does not need.
+/// Fields of other hosts, which are ignored.
 const ELSEWHERE: &[&str] = &[
     "alwaysAllow",
     "autoApprove",
@@ -42,16 +40,16 @@ const ELSEWHERE: &[&str] = &[
     "version",
 ];
 
-/// Names that other tools' ids begin with.
+/// Namespaces of other tools.
 const TAKEN: &[&str] = &[BUILTIN, COMPOSITION, COMMAND, "http"];
 
-/// Why a server is not there.
+/// Why a server is left out.
 enum ServerIssue {
     /// It is switched off.
     Off,
-    /// What is written of it is wrong.
+    /// Its configuration is wrong.
     Wrong(String),
-    /// All is written as it should be, and it cannot be used here and now.
+    /// Its configuration is valid, but the server cannot be used, for example because a variable is not set.
     Unusable(String),
 }
 
@@ -62,12 +60,12 @@ impl From<String> for ServerIssue {
 }
 
 impl ConfigReader<'_> {
-    /// Adds servers of `segue.yaml` to a configuration.
+    /// Reads servers of `segue.yaml`.
     pub(super) fn servers(&mut self, node: &Node, config: &mut Config) {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.error(node.span, format!("expected an object, found {}", node.kind_name()));
         }
-        // Both keys may be there.
+        // `mcpServers` and `servers` may both be present.
         let before = config.servers_as_written.as_object().cloned().unwrap_or_default();
         let mut looks: BTreeMap<String, Arc<str>> =
             before.iter().map(|(name, _)| (confusable_form(name), name.clone())).collect();
@@ -100,8 +98,8 @@ impl ConfigReader<'_> {
     }
 }
 
-/// The servers of a project's `.mcp.json`. One that cannot be used stops none of the others, and one
-/// that the configuration has too is left to that (`own`: those of it, as written).
+/// The servers of a project's `.mcp.json`. A server that cannot be used does not affect the others.
+/// Servers of `own`, those of `segue.yaml`, take precedence.
 pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<String>) -> Project {
     let mut project = Project { file, ..Project::default() };
     let entries = match entries(&project.file) {
@@ -129,7 +127,7 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
         let alike = own.iter().chain(&all).find(is_alike);
         match (server(name, entry, &folder, env), alike) {
             (Err(ServerIssue::Off), _) => {}
-            // Nobody could tell which of them is called.
+            // Users could not tell which of them is called.
             (_, Some(other)) => {
                 let why = format!("its name looks like `{other}`: rename one of them");
                 project.unusable.insert(name.clone(), why);
@@ -144,7 +142,7 @@ pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<S
     project
 }
 
-/// The servers that a file of a host has, as written.
+/// The servers of a host's file, as written.
 fn entries(file: &Path) -> Result<Value, String> {
     let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
     let whole = jsonc::read(&text)?;
@@ -155,9 +153,9 @@ fn entries(file: &Path) -> Result<Value, String> {
     }
 }
 
-/// Whether a server could be used, all variables being set; the error says why not.
+/// Checks a server as if all its variables were set.
 pub(crate) fn check(name: &str, entry: &Value) -> Result<(), String> {
-    // Wherever it stands, this is no mistake.
+    // This value is valid for every field.
     let env = |_: &str| Some("http://localhost".to_owned());
     match server(name, entry, Path::new(""), &env) {
         Ok(_) | Err(ServerIssue::Off) => Ok(()),
@@ -176,7 +174,7 @@ fn server(
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
         return Err(ServerIssue::Off);
     }
-    all_set(entry, env).map_err(ServerIssue::Unusable)?;
+    check_variables(entry, env).map_err(ServerIssue::Unusable)?;
     let text = |key: &str| match entry.get(key) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => expand(text, env).map(Some),
@@ -184,7 +182,7 @@ fn server(
     };
     let kind = text("type")?;
     if kind.as_deref() == Some("sse") {
-        let why = "the old transport `sse` is not spoken here; use `http`";
+        let why = "the old transport `sse` is not supported; use `http`";
         return Err(ServerIssue::Unusable(why.to_owned()));
     }
     let reach = match (kind.as_deref(), text("command")?, text("url")?) {
@@ -199,7 +197,7 @@ fn server(
         }
         (None | Some("http" | "streamable-http" | "streamableHttp"), None, Some(url)) => {
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err("`url` begins with `http://` or `https://`".to_owned().into());
+                return Err("`url` must begin with `http://` or `https://`".to_owned().into());
             }
             ServerTransport::Http(McpHttpConfig { url, headers: texts(entry, "headers", env)? })
         }
@@ -212,8 +210,8 @@ fn server(
     Ok(ServerConfig { name: name.into(), reach, identity, timeout: timeout(entry)? })
 }
 
-/// Whether every variable of a server has a value; the error names all that have none.
-fn all_set(entry: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
+/// Checks that every variable of a server is set; the error names those that are not.
+fn check_variables(entry: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<(), String> {
     let mut names = Vec::new();
     for key in ["command", "args", "env", "cwd", "url", "headers"] {
         entry.get(key).into_iter().for_each(|value| unset(value, env, &mut names));
@@ -225,7 +223,7 @@ fn all_set(entry: &Value, env: &dyn Fn(&str) -> Option<String>) -> Result<(), St
     }
 }
 
-/// Adds the variables of a value that have none.
+/// Collects the variables of a value that are not set.
 fn unset<'a>(value: &'a Value, env: &dyn Fn(&str) -> Option<String>, names: &mut Vec<&'a str>) {
     match value {
         Value::String(text) => {
@@ -262,13 +260,13 @@ fn texts(
     members.iter().map(|(k, v)| Ok((k.to_string(), expand(&v.to_string(), env)?))).collect()
 }
 
-/// What makes a server the one that it is, as written: its variables' values may change.
+/// The fields that identify a server, as written: the values of its variables may change.
 fn identity(entry: &Value) -> Value {
     let keys = ["command", "args", "url"];
     Value::object(keys.map(|key| (key, entry.get(key).cloned().unwrap_or(Value::Null))))
 }
 
-/// A number of milliseconds, as other hosts have it, or a duration.
+/// A duration, or a number of milliseconds, as other hosts write it.
 fn timeout(entry: &Value) -> Result<Option<std::time::Duration>, String> {
     let millis = match entry.get("timeout") {
         None | Some(Value::Null) => return Ok(None),
@@ -279,8 +277,7 @@ fn timeout(entry: &Value) -> Result<Option<std::time::Duration>, String> {
     Ok(Some(std::time::Duration::from_millis(millis)))
 }
 
-/// Which directory a relative program is searched in differs between systems: say it. One below the
-/// folder of a configuration that was itself named relatively would be searched below itself.
+/// Makes the path of a relative program absolute: systems differ in which directory they search it in.
 fn program(command: String, cwd: &Path) -> String {
     let path = Path::new(&command);
     if path.is_relative() && path.components().count() > 1 && !cwd.as_os_str().is_empty() {
@@ -290,14 +287,14 @@ fn program(command: String, cwd: &Path) -> String {
     command
 }
 
-/// Whether tools' ids may begin with this.
+/// Checks the name of a server, which becomes the namespace of its tools.
 pub(crate) fn is_name(name: &str) -> Result<(), String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     if name.is_empty() || name.len() > 64 || !name.bytes().all(plain) {
-        return Err("its name is not letters, digits, `_`, `-`, `.`".to_owned());
+        return Err("its name may only have letters, digits, `_`, `-` and `.`".to_owned());
     }
     if TAKEN.iter().any(|taken| confusable_form(taken) == confusable_form(name)) {
-        return Err(format!("`{name}` is the name of other tools' source"));
+        return Err(format!("the name `{name}` is reserved for other tools"));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `toolsets` → what toolsets are built of. Their source is all tools that are configured.
+//! `toolsets` → builders of toolsets. Their source is all configured tools.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl ConfigReader<'_> {
             self.error(node.span, format!("expected an object, found {}", node.kind_name()));
         }
         for member in node.members().iter().filter(|member| *member.key == *INLINE) {
-            let message = format!("`{INLINE}` is a toolset already: that of a host's compositions");
+            let message = format!("`{INLINE}` is reserved for the toolset of inline compositions");
             self.error(member.key_span, message);
         }
         let toolsets = node.members().iter();
@@ -45,7 +45,7 @@ impl ConfigReader<'_> {
     fn toolset(&mut self, name: &Arc<str>, node: &Node) -> ToolsetBuilder {
         let mut toolset = Toolset::builder(name.clone());
         if self.is_untrusted(node) {
-            // What it would leave is not known, so it leaves nothing.
+            // Its variables are not expanded, so it allows nothing.
             return toolset.policy(Policy::DenyAll);
         }
         if !self.keys(node, TOOLSET, "a toolset") {
@@ -92,11 +92,11 @@ impl ConfigReader<'_> {
         }
     }
 
-    /// A bound; 0 is none.
+    /// A limit; 0 means none.
     fn bound(&mut self, node: &Node, key: &str) -> Option<u64> {
         let value = node.get(key)?;
         let Some(bound) = value.to_value().as_u64() else {
-            self.error(value.span, format!("`{key}` must be a whole number; 0 is no bound"));
+            self.error(value.span, format!("`{key}` must be a whole number; 0 means no limit"));
             return None;
         };
         Some(bound).filter(|bound| *bound > 0)
@@ -134,7 +134,7 @@ impl ConfigReader<'_> {
     }
 
     fn predicate(&mut self, node: &Node) -> Option<Predicate> {
-        // An expression, in which `${…}` would be nobody's.
+        // An expression, in which `${…}` is not expanded.
         let Some(text) = node.as_str() else {
             self.error(node.span, "`where` must be an expression over `tool`");
             return None;

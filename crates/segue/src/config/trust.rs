@@ -1,12 +1,11 @@
-//! What of a configuration that was merely found may have an effect.
+//! Trust in configurations that were found in the working directory.
 //!
-//! Checking a stranger's repository must run nothing of theirs, nor send anything of ours to an
-//! address of theirs, nor widen what our own tools may touch. A configuration that its user named is
-//! trusted. One that was found in the working directory grants nothing until exactly what it grants
-//! has been allowed, by its hash: commands, servers, operations, roots, hosts, what is known of
-//! tools, who is let in, where things are kept. What only limits or names documents needs no trust.
-//! What its compositions may overwrite without a question is allowed list by list: a list that changes
-//! has no effect, and everything else keeps its own. A project's `.mcp.json` is always found.
+//! Running `segue` in a stranger's repository must not start their programs, send our data to their
+//! addresses, or widen the reach of our tools. A configuration that the user names is trusted. One that
+//! was found grants nothing until the user trusts its grants, by their hash: commands, servers,
+//! operations, roots, hosts, tool overrides, principals, the store. Sections that only limit or name
+//! documents need no trust. The `overwrites` of compositions are trusted one by one: a changed list loses
+//! trust, the others keep it. A project's `.mcp.json` always counts as found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -25,20 +24,20 @@ use super::documents::composition_files;
 use super::read::UNUSED;
 use super::{Config, Project, ServeConfig, StoreLocation, data_folder, read_file, servers};
 
-/// Parts of a configuration that grant nothing: they name documents, or bound what is there. One that
-/// names variables is a grant all the same: it is given the environment, and what it makes of that is seen.
+/// Sections that grant nothing: they name documents or set limits. A section that uses variables is a
+/// grant all the same, because it reads the environment.
 const GRANTS_NOTHING: &[&str] =
     &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "driver"];
 
-/// What a toolset holds back is no grant, but changes what a grant is worth.
+/// Toolsets grant nothing, but a change to one changes what a grant allows.
 const TOOLSETS: &str = "toolsets";
 
-/// What a configuration grants, as it was written.
+/// The sections of a configuration that grant something, as written.
 #[derive(Clone, Default)]
 pub struct GrantedParts {
-    /// The parts of the file that grant something, `${VAR}` unexpanded, and its toolsets.
+    /// These sections and the toolsets, without expanded variables.
     as_written: Value,
-    /// The names of those that grant more than there is by default.
+    /// The names of the sections that grant more than the default.
     pub parts: Vec<Arc<str>>,
 }
 
@@ -55,19 +54,19 @@ impl GrantedParts {
         GrantedParts { as_written: Value::object(as_written), parts }
     }
 
-    /// The parts with what each of them grants.
+    /// The granting sections and their values.
     pub fn visible_parts(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
         let members = self.as_written.as_object().into_iter().flat_map(|members| members.iter());
         members.filter(|(key, _)| self.parts.contains(key))
     }
 }
 
-/// Whether a part grants nothing but what its variables tell.
+/// Whether a section grants nothing, apart from its variables.
 pub fn is_safe_part(part: &str) -> bool {
     GRANTS_NOTHING.contains(&part)
 }
 
-/// Whether a variable is named anywhere in a part.
+/// Whether a value uses a variable.
 pub(super) fn has_variable(node: &Node) -> bool {
     let here = node.as_str().is_some_and(|text| text.contains("${"));
     let members = || node.members().iter().any(|member| has_variable(&member.value));
@@ -75,8 +74,7 @@ pub(super) fn has_variable(node: &Node) -> bool {
 }
 
 impl Config {
-    /// Leaves out of `grants` what grants no more than there is by default: a root of the file tools
-    /// inside the working directory.
+    /// Removes the default from `grants`: a root of the file tools inside the working directory.
     pub(super) fn drop_default_grants(&mut self) {
         let builtins = self.grants.as_written.get("builtins");
         let only = |value: Option<&Value>, key: &str| {
@@ -89,8 +87,8 @@ impl Config {
         }
     }
 
-    /// Takes away what it grants, where that is not a tool or a model which says itself that it may
-    /// not be used.
+    /// Removes the grants of an untrusted configuration. Tools and the model stay: they refuse calls and
+    /// say why.
     pub(super) fn drop_untrusted(&mut self) {
         self.files_root = self.files_root.take().filter(|root| is_inside_here(root));
         self.overwrite.clear();
@@ -99,39 +97,39 @@ impl Config {
         self.store = StoreLocation::default();
         self.retention = None;
         self.server = ServeConfig::default();
-        // What `server.inline` had added to it.
+        // It may hold additions of `server.inline`.
         self.toolsets.remove(INLINE);
     }
 }
 
-/// Whether a folder is a part of the working directory, wherever links lead.
+/// Whether a folder is inside the working directory, with links followed.
 fn is_inside_here(folder: &Path) -> bool {
     let Some(here) = std::env::current_dir().ok().and_then(|it| it.canonicalize().ok()) else {
         return false;
     };
     let mut known = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    // One that is not there yet will be made where its name says.
+    // A missing folder would be created at its path.
     while !known.exists() && known.symlink_metadata().is_err() && known.pop() {}
     let climbs = folder.components().any(|part| part == std::path::Component::ParentDir);
     known.canonicalize().is_ok_and(|known| known.starts_with(&here)) && (!climbs || folder.exists())
 }
 
-/// What was allowed: files, each with what it granted then.
+/// The file of trusted configurations, each with a hash of its grants.
 #[derive(Debug, Default)]
 pub struct TrustFile {
     allowed: BTreeMap<PathBuf, TrustedEntry>,
 }
 
-/// What was allowed of a file.
+/// The trust in one configuration.
 #[derive(Debug)]
 struct TrustedEntry {
-    /// The hash of what it granted.
+    /// The hash of its grants.
     grants: String,
-    /// The hashes of what its compositions might overwrite.
+    /// The hashes of the trusted `overwrites` of its compositions.
     overwrites: BTreeSet<String>,
 }
 
-/// What a composition may overwrite without a question.
+/// The `overwrites` of a composition: files that it overwrites without confirmation.
 pub struct OverwriteList {
     /// The composition's file.
     pub file: PathBuf,
@@ -146,8 +144,8 @@ impl OverwriteList {
         (!patterns.is_empty()).then_some(OverwriteList { file, patterns })
     }
 
-    /// The lists of all compositions of a configuration. Its variables are looked up to find them: they are
-    /// shown to somebody who decides about them.
+    /// The lists of all compositions of a configuration. Variables are expanded to find the compositions: the
+    /// user is about to see and trust them.
     pub fn all(file: &Path) -> Vec<OverwriteList> {
         let whole = read_file(file, true, &|_| true).or_else(|_| read_file(file, true, &|_| false));
         let Ok(config) = whole.map(|loaded| loaded.config) else { return Vec::new() };
@@ -156,24 +154,24 @@ impl OverwriteList {
         headers.filter_map(|composition| OverwriteList::of(&composition)).collect()
     }
 
-    /// The hash of the list and its place: the same list in another file is another one.
+    /// The hash of the list and its path: trust does not extend to the same list in another file.
     fn hash(&self) -> String {
         let patterns = self.patterns.iter().cloned().map(Value::from).collect::<Vec<_>>();
-        let list = [Value::from(line_of(&place(Some(&self.file)))), patterns.into()];
+        let list = [Value::from(encode_path(&canonical_path(Some(&self.file)))), patterns.into()];
         hex_digest(Value::from(list.to_vec()).to_canonical_json().as_bytes())
     }
 }
 
-/// Whose `overwrites` have an effect.
+/// The compositions whose `overwrites` are trusted.
 pub enum TrustedOverwrites {
-    /// Those of every composition.
+    /// All compositions.
     All,
-    /// Those with these hashes.
+    /// Those whose list has one of these hashes.
     Lists(BTreeSet<String>),
 }
 
 impl TrustedOverwrites {
-    /// Whether those of a composition have.
+    /// Whether the `overwrites` of a composition are trusted.
     pub fn has(&self, composition: &Composition) -> bool {
         match self {
             TrustedOverwrites::All => true,
@@ -184,19 +182,19 @@ impl TrustedOverwrites {
     }
 }
 
-/// How a file stands that was allowed.
+/// The status of a trusted file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustStatus {
-    /// It grants what it granted then.
+    /// It has not changed.
     Trusted,
-    /// It grants something else now, which is not allowed.
+    /// Its grants changed, so they are not trusted.
     Changed,
-    /// It is not there, or cannot be read.
+    /// It does not exist or cannot be read.
     Gone,
 }
 
 impl TrustFile {
-    /// What was allowed before.
+    /// Loads the trusted configurations.
     pub fn load() -> TrustFile {
         let file = data_folder().map(|folder| folder.join("trusted"));
         file.and_then(|file| TrustFile::read(&file).ok()).unwrap_or_default()
@@ -211,45 +209,44 @@ impl TrustFile {
             let (hashes, path) = line.split_once(' ')?;
             let mut hashes = hashes.split(',').map(ToOwned::to_owned);
             let allowed = TrustedEntry { grants: hashes.next()?, overwrites: hashes.collect() };
-            Some((path_of(path)?, allowed))
+            Some((decode_path(path)?, allowed))
         };
         Ok(TrustFile { allowed: text.lines().filter_map(entry).collect() })
     }
 
-    /// Reads the list, changes it and writes it, with its lock held: of two processes that change it at
-    /// once, neither overwrites what the other wrote.
+    /// Reads, changes and writes the file under a lock, so that concurrent processes do not lose changes.
     fn change<T>(change: impl FnOnce(&mut TrustFile) -> T) -> Result<T, String> {
-        let folder = data_folder().ok_or("there is no data directory to remember it in")?;
+        let folder = data_folder().ok_or("there is no data directory to store trust in")?;
         let file = folder.join("trusted");
         let changed = || {
             std::fs::create_dir_all(&folder)?;
-            // A file of its own: the list itself is replaced, and a lock on it with it.
+            // A separate file, because the file itself is replaced, and its lock with it.
             let lock = File::create(file.with_extension("lock"))?;
             lock.lock()?;
             let mut trust = TrustFile::read(&file)?;
-            let told = change(&mut trust);
-            trust.write(&file).map(|()| told)
+            let result = change(&mut trust);
+            trust.write(&file).map(|()| result)
         };
         changed().map_err(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Whether what a configuration grants has an effect.
+    /// Whether the grants of a configuration take effect.
     pub fn allows(&self, config: &Config) -> bool {
         !config.discovered || self.allows_grants(config.file.as_deref(), &config.grants)
     }
 
-    /// Whether a found configuration may grant this.
+    /// Whether these grants of a found configuration are trusted.
     pub(super) fn allows_grants(&self, file: Option<&Path>, grants: &GrantedParts) -> bool {
         grants.parts.is_empty() || self.holds(file, &hash(grants))
     }
 
-    /// Whose `overwrites` have an effect, of the compositions of a configuration. When something else that it
-    /// grants has changed, none: the files root may be another one.
+    /// The trusted `overwrites` of a configuration. None after a change of its grants: the files root may
+    /// have changed.
     pub fn overwrites(&self, config: &Config) -> TrustedOverwrites {
         if !config.discovered {
             return TrustedOverwrites::All;
         }
-        let allowed = self.allowed.get(&place(config.file.as_deref()));
+        let allowed = self.allowed.get(&canonical_path(config.file.as_deref()));
         let allowed = allowed.filter(|allowed| allowed.grants == hash(&config.grants));
         TrustedOverwrites::Lists(allowed.map_or_else(BTreeSet::new, |it| it.overwrites.clone()))
     }
@@ -261,46 +258,45 @@ impl TrustFile {
     }
 
     fn holds(&self, file: Option<&Path>, hash: &str) -> bool {
-        self.allowed.get(&place(file)).is_some_and(|allowed| allowed.grants == hash)
+        self.allowed.get(&canonical_path(file)).is_some_and(|allowed| allowed.grants == hash)
     }
 
-    /// Allows what a configuration grants now, its project, and what its compositions may overwrite.
+    /// Trusts the current grants of a configuration, its project and the `overwrites` of its compositions.
     pub fn allow(config: &Config, lists: &[OverwriteList]) -> Result<(), String> {
         TrustFile::change(|trust| {
             if let Some(file) = &config.file {
                 let overwrites = lists.iter().map(OverwriteList::hash).collect();
                 let allowed = TrustedEntry { grants: hash(&config.grants), overwrites };
-                trust.allowed.insert(place(Some(file)), allowed);
+                trust.allowed.insert(canonical_path(Some(file)), allowed);
             }
             if let Some(project) = &config.project {
                 let allowed =
                     TrustedEntry { grants: project_hash(project), overwrites: BTreeSet::new() };
-                trust.allowed.insert(place(Some(&project.file)), allowed);
+                trust.allowed.insert(canonical_path(Some(&project.file)), allowed);
             }
         })
     }
 
-    /// Every file that was allowed, and how it stands.
+    /// Every trusted file, with its status.
     pub fn list(&self) -> Vec<(&Path, TrustStatus)> {
-        self.allowed.iter().map(|(file, allowed)| (&**file, standing(file, allowed))).collect()
+        self.allowed.iter().map(|(file, allowed)| (&**file, status(file, allowed))).collect()
     }
 
-    /// Takes back what was allowed of files; which of them there were.
+    /// Revokes trust in files, and returns those that were trusted.
     pub fn revoke(files: &[&Path]) -> Result<Vec<PathBuf>, String> {
         TrustFile::change(|trust| {
-            let known = files.iter().map(|file| place(Some(file)));
+            let known = files.iter().map(|file| canonical_path(Some(file)));
             known.filter(|file| trust.allowed.remove(file).is_some()).collect()
         })
     }
 
-    /// Writes a file beside the list and renames it: a process that reads the list meanwhile, which
-    /// takes no lock, reads all of the old one or all of the new one.
+    /// Writes a new file and renames it: readers take no lock, and see the old or the new file as a whole.
     fn write(&self, file: &Path) -> std::io::Result<()> {
         let line = |(path, allowed): (&PathBuf, &TrustedEntry)| {
             let TrustedEntry { grants, overwrites } = allowed;
             let hashes: Vec<&str> =
                 std::iter::once(grants).chain(overwrites).map(String::as_str).collect();
-            format!("{} {}\n", hashes.join(","), line_of(path))
+            format!("{} {}\n", hashes.join(","), encode_path(path))
         };
         let text: String = self.allowed.iter().map(line).collect();
         let other = file.with_extension(format!("new-{}", std::process::id()));
@@ -309,7 +305,7 @@ impl TrustFile {
     }
 }
 
-fn standing(file: &Path, allowed: &TrustedEntry) -> TrustStatus {
+fn status(file: &Path, allowed: &TrustedEntry) -> TrustStatus {
     let is_project = file.file_name().is_some_and(|name| name == ".mcp.json");
     let now = if is_project {
         let project = servers::project(file.to_owned(), &Value::Null, &|_| None);
@@ -329,8 +325,7 @@ fn standing(file: &Path, allowed: &TrustedEntry) -> TrustStatus {
     }
 }
 
-/// The hash of everything that a configuration grants, as written: a token that is rotated changes
-/// nothing.
+/// The hash of the grants as written: a new value of a variable keeps trust.
 fn hash(grants: &GrantedParts) -> String {
     hex_digest(grants.as_written.to_canonical_json().as_bytes())
 }
@@ -339,20 +334,19 @@ fn project_hash(project: &Project) -> String {
     hex_digest(project.as_written.to_canonical_json().as_bytes())
 }
 
-/// Where a file is, however it was named: the real folder, which its commands run in, and its name
-/// there. A link to the same text elsewhere is another configuration: its commands are others.
-fn place(file: Option<&Path>) -> PathBuf {
+/// The canonical folder of a file, where its commands run, and its name there. A link to the same file
+/// from another folder is another configuration, because its commands run elsewhere.
+fn canonical_path(file: Option<&Path>) -> PathBuf {
     let file = file.and_then(|file| std::path::absolute(file).ok()).unwrap_or_default();
     let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
     folder.zip(file.file_name()).map_or_else(|| file.clone(), |(folder, name)| folder.join(name))
 }
 
-/// What a line of the list begins its path with where that is encoded. Paths are absolute, so that none
-/// begins like this by itself.
+/// The first character of an encoded path. Paths are absolute, so none begins like this by itself.
 const ENCODED: char = '%';
 
-/// A path as a line of the list has it. One that a line cannot hold is encoded, byte by byte.
-fn line_of(path: &Path) -> String {
+/// A path as text on one line. A path that is not such a text is percent-encoded.
+fn encode_path(path: &Path) -> String {
     match path.to_str().filter(|path| !path.contains(char::is_control)) {
         Some(plain) => plain.to_owned(),
         None => path.as_os_str().as_encoded_bytes().iter().fold(ENCODED.into(), |line, byte| {
@@ -365,8 +359,8 @@ fn line_of(path: &Path) -> String {
     }
 }
 
-/// The path of such a line.
-fn path_of(line: &str) -> Option<PathBuf> {
+/// The path of an encoded text.
+fn decode_path(line: &str) -> Option<PathBuf> {
     let Some(encoded) = line.strip_prefix(ENCODED) else { return Some(line.into()) };
     let mut bytes = Vec::new();
     let mut rest = encoded.as_bytes();
@@ -384,7 +378,7 @@ fn path_of(line: &str) -> Option<PathBuf> {
 }
 
 #[cfg(unix)]
-#[expect(clippy::unnecessary_wraps, reason = "elsewhere not all bytes are a path")]
+#[expect(clippy::unnecessary_wraps, reason = "on other systems not all bytes are a path")]
 fn path_from(bytes: Vec<u8>) -> Option<PathBuf> {
     use std::os::unix::ffi::OsStringExt as _;
     Some(std::ffi::OsString::from_vec(bytes).into())

@@ -1,17 +1,16 @@
-//! Lines on standard error for whoever looks after Segue: text, or JSON for programs.
+//! The log on standard error: text, or JSON for programs.
 //!
-//! A line says what happened and to which run and request. It never holds what a run was given, nor
-//! what came of it. What others write into a line is escaped by the library that writes it.
+//! A line says what happened to which run and request. It never holds inputs or outputs of a run. The
+//! logging library escapes control characters.
 //!
-//! Libraries write whole messages when they are asked for details, with what a run was given and the
-//! tokens of those who ask. So no more than `info` is heard of them, and secrets of the configuration
-//! are taken out of every line.
+//! At `debug`, other libraries log whole messages, with inputs of runs and tokens of clients. So their
+//! lines are limited to `info`, and the secrets of the configuration are removed from every line.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
 
 use clap::ValueEnum;
+use parking_lot::RwLock;
 use segue_core::run::Run;
 use segue_core::view::Timestamp;
 use segue_runtime::driver::now_ms;
@@ -26,61 +25,60 @@ use tracing_subscriber::{EnvFilter, fmt, registry};
 
 use super::run_timings::RunUpdate;
 
-/// What lines look like.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people
+    /// Text for people
     #[default]
     Text,
-    /// A JSON document per line
+    /// One JSON document per line
     Json,
 }
 
-/// Says what is written from now on: `directives` as in `info` or `segue=debug,rmcp=warn`. The error
-/// says what cannot be meant.
+/// Turns the log on, with `directives` such as `info` or `segue=debug,rmcp=warn`.
 pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
     let known = ["off", "error", "warn", "info", "debug", "trace"];
-    // A bare word is about us; whoever wants to hear the libraries names them.
+    // A bare level applies to Segue only; other libraries must be named.
     let filter = if known.contains(&directives) {
         EnvFilter::try_new(format!("segue={directives}"))
     } else {
         EnvFilter::try_new(directives)
     };
     let filter = filter.map_err(|error| {
-        format!("`{directives}` is no level: {error}; write one of {}", known.join(", "))
+        format!("`{directives}` is not a log level: {error}; write one of {}", known.join(", "))
     })?;
-    let is_heard =
+    let is_allowed =
         filter_fn(|about| about.target().starts_with("segue") || *about.level() <= Level::INFO);
-    let (heard, lines) = (registry().with(filter).with(is_heard), fmt::layer());
+    let (registry, lines) = (registry().with(filter).with(is_allowed), fmt::layer());
     let lines = lines.with_writer(RedactingStderr);
     let opened = match format {
         LogFormat::Text => {
             let has_colour =
                 std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            heard.with(lines.with_ansi(has_colour)).try_init()
+            registry.with(lines.with_ansi(has_colour)).try_init()
         }
         LogFormat::Json => {
-            heard.with(lines.json().flatten_event(true).with_current_span(false)).try_init()
+            registry.with(lines.json().flatten_event(true).with_current_span(false)).try_init()
         }
     };
     opened.map_err(|error| error.to_string())
 }
 
-/// What is taken out of every line.
+/// Texts that are removed from every line.
 static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
 
-/// Takes these out of every line from now on.
+/// Removes these secrets from every line from now on.
 pub fn redact(secrets: Secrets) {
-    *SECRETS.write().unwrap_or_else(PoisonError::into_inner) = Some(secrets);
+    *SECRETS.write() = Some(secrets);
 }
 
-/// Standard error, without secrets. The library writes a line at a time.
+/// Standard error without secrets. The logging library writes one line at a time.
 struct RedactingStderr;
 
 impl io::Write for RedactingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let mut to = io::stderr().lock();
-        match &*SECRETS.read().unwrap_or_else(PoisonError::into_inner) {
+        match &*SECRETS.read() {
             Some(secrets) => {
                 to.write_all(secrets.redact(&String::from_utf8_lossy(line)).as_bytes())?;
             }
@@ -102,21 +100,21 @@ impl MakeWriter<'_> for RedactingStderr {
     }
 }
 
-/// Whether what a command says of itself is a line for programs, too.
+/// Whether a serving command also prints its own messages as JSON lines.
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 
-/// Says how a command that serves writes what it says of itself: who reads lines as JSON reads all of
-/// them so.
+/// Sets the format of a serving command's own messages: a program that reads the log as JSON can then
+/// read every line.
 pub fn set_format(format: LogFormat) {
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
-/// Whether what a command says of itself is a line for programs.
+/// Whether the command prints its own messages as JSON lines.
 pub fn is_json() -> bool {
     IS_JSON.load(Ordering::Relaxed)
 }
 
-/// Writes what a command says of itself as such a line. No level leaves it out: a token is said once.
+/// Writes a message of the command as a JSON line. No log level suppresses it: a token is shown once.
 pub fn write_json_line(level: &str, message: &str, help: Option<&str>) {
     let plain = |text: &str| anstream::adapter::strip_str(text).to_string();
     let line = json!({
@@ -126,24 +124,24 @@ pub fn write_json_line(level: &str, message: &str, help: Option<&str>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Whether lines about runs are written.
+/// Whether lines about runs are logged.
 pub(super) fn is_open() -> bool {
     tracing::enabled!(target: "segue::run", tracing::Level::WARN)
 }
 
-/// Writes what became of a run, whose request is what its plan belongs to; `http_request_id` is the one
-/// that it was asked for with.
+/// Logs an update of a run. `http_request_id` is the HTTP request that started it; the run's own request
+/// id is that of its plan.
 pub(super) fn log_update(
     run: &Run,
     http_request_id: Option<&str>,
     at_ms: u64,
-    told: &RunUpdate<'_>,
+    update: &RunUpdate<'_>,
 ) {
     let (run_id, request_id, composition) = (run.run_id(), run.request_id(), &**run.name());
-    match told {
+    match update {
         RunUpdate::Began => {
             tracing::info!(
-                target: "segue::run", run_id, request_id, http_request_id, composition, "run began"
+                target: "segue::run", run_id, request_id, http_request_id, composition, "run started"
             );
         }
         RunUpdate::Ended { began_ms, status, code, .. } => {
@@ -169,7 +167,7 @@ pub(super) fn log_update(
         RunUpdate::RollingBack => {
             tracing::warn!(
                 target: "segue::run", run_id, request_id, http_request_id, composition,
-                "run is rolled back"
+                "rolling back run"
             );
         }
         RunUpdate::Attempt(..) | RunUpdate::Step { .. } | RunUpdate::Retried(_) => {}

@@ -1,15 +1,16 @@
-//! Counts and durations, as Prometheus reads them.
+//! Counters, gauges and histograms for Prometheus.
 //!
-//! What happens in runs is counted when it is told; what stands somewhere already, such as the size of
-//! the store, is read when somebody looks. Every name that comes from outside is one of a few: the rest
-//! is counted together, so that nobody can make this grow.
+//! Events of runs are counted as they happen; current values, such as the size of the store, are read at
+//! each scrape. Names of compositions and tools are limited in number: those beyond the limit are counted
+//! as `other`, so that no client can make this grow.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use prometheus_client::encoding::{EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,18 +23,18 @@ use segue_runtime::store::StoreFigures;
 
 use super::run_timings::{RunUpdate, SpanOutcome};
 
-/// The media type of what is rendered.
+/// The media type of the rendered metrics.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// A metric, for whoever reads about it.
+/// The description of a metric.
 pub struct MetricInfo {
-    /// Its name, as it is asked for.
+    /// Its name.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
     /// Its labels.
     pub labels: &'static [&'static str],
-    /// What it says.
+    /// Its help text.
     pub about: &'static str,
 }
 
@@ -46,34 +47,39 @@ const fn described(
     MetricInfo { name, kind, labels, about }
 }
 
-/// Every metric. None is registered that is not here.
+/// Every metric. Only these can be registered.
 pub const METRICS: &[MetricInfo] = &[
-    described("segue_runs_started_total", "counter", &["composition"], "Runs that began here"),
+    described(
+        "segue_runs_started_total",
+        "counter",
+        &["composition"],
+        "Runs started by this process",
+    ),
     described(
         "segue_runs_finished_total",
         "counter",
         &["composition", "status"],
-        "Runs that were over, by how they stand",
+        "Runs that ended, by status",
     ),
     described(
         "segue_run_duration_seconds",
         "histogram",
         &["composition"],
-        "From the beginning of a run to its end, waits for people included",
+        "Duration of runs, including waits for people",
     ),
-    described("segue_runs_active", "gauge", &[], "Runs that are under way here"),
+    described("segue_runs_active", "gauge", &[], "Runs under way in this process"),
     described("segue_runs_waiting", "gauge", &[], "Runs in the store that wait for a person"),
     described(
         "segue_steps_total",
         "counter",
         &["tool", "outcome"],
-        "Steps that are settled, by the tool that they call or the word for what they do",
+        "Settled steps, by tool or kind of step, and outcome",
     ),
     described(
         "segue_step_duration_seconds",
         "histogram",
         &["tool"],
-        "From the beginning of a step to its end, retries and rests included",
+        "Duration of steps, including retries and pauses",
     ),
     described(
         "segue_attempts_total",
@@ -85,37 +91,32 @@ pub const METRICS: &[MetricInfo] = &[
         "segue_call_duration_seconds",
         "histogram",
         &["tool"],
-        "From the announcement of a call to its answer, the wait for its turn included",
+        "Duration of calls, including the wait for a free slot",
     ),
-    described("segue_retries_total", "counter", &["tool"], "Attempts that failed and are repeated"),
-    described("segue_rollbacks_total", "counter", &[], "Compositions that are taken back"),
-    described("segue_store_appends_total", "counter", &[], "Turns of runs that were written"),
-    described("segue_store_syncs_total", "counter", &[], "Times that the store was synced"),
-    described(
-        "segue_store_sync_seconds_total",
-        "counter",
-        &[],
-        "Time that writing and syncing took",
-    ),
-    described("segue_store_queue", "gauge", &[], "Writes that wait for the store"),
+    described("segue_retries_total", "counter", &["tool"], "Attempts that failed and are retried"),
+    described("segue_rollbacks_total", "counter", &[], "Compositions that are rolled back"),
+    described("segue_store_appends_total", "counter", &[], "Journal writes of runs"),
+    described("segue_store_syncs_total", "counter", &[], "Syncs of the store to disk"),
+    described("segue_store_sync_seconds_total", "counter", &[], "Time spent writing and syncing"),
+    described("segue_store_queue", "gauge", &[], "Writes waiting for the store"),
     described("segue_store_size_bytes", "gauge", &[], "Size of the store's files"),
     described(
         "segue_upstream_up",
         "gauge",
         &["server"],
-        "Whether an MCP server is connected: it is started when it is first needed",
+        "Whether an MCP server is connected; it starts on first use",
     ),
     described(
         "segue_upstream_starts_total",
         "counter",
         &["server"],
-        "Times that an MCP server was connected to",
+        "Connections made to an MCP server",
     ),
     described(
         "segue_upstream_failures_total",
         "counter",
         &["server"],
-        "Times that an MCP server could not be connected to",
+        "Failed connections to an MCP server",
     ),
     described(
         "segue_http_requests_total",
@@ -127,25 +128,30 @@ pub const METRICS: &[MetricInfo] = &[
         "segue_http_request_duration_seconds",
         "histogram",
         &["route"],
-        "From a request to the beginning of its answer",
+        "Time from a request to the start of its response",
     ),
     described(
         "segue_http_connections_refused_total",
         "counter",
         &[],
-        "Connections for which there was no room",
+        "Connections refused because the limit was reached",
     ),
     described("segue_http_followers", "gauge", &[], "Clients that follow runs"),
     described("segue_build_info", "gauge", &["version"], "Always 1"),
-    described("process_start_time_seconds", "gauge", &[], "When the process began, since 1970"),
-    described("process_resident_memory_bytes", "gauge", &[], "Memory that the process has"),
+    described(
+        "process_start_time_seconds",
+        "gauge",
+        &[],
+        "Start time of the process, in seconds since 1970",
+    ),
+    described("process_resident_memory_bytes", "gauge", &[], "Resident memory of the process"),
 ];
 
-/// Bounds of durations, from a millisecond to ten minutes.
+/// Histogram buckets, from one millisecond to ten minutes.
 const BUCKETS: [f64; 14] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
 
-/// What names are counted under that are too many.
+/// The label of names beyond the limit.
 const OTHER: &str = "other";
 
 /// A value of a label.
@@ -175,7 +181,7 @@ type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 type Seconds = Counter<f64, AtomicU64>;
 
-/// Names of one kind, of which only so many are told apart.
+/// Label values of one kind, limited in number.
 struct LabelNames {
     max: usize,
     known: RwLock<HashSet<Arc<str>>>,
@@ -187,12 +193,12 @@ impl LabelNames {
     }
 
     fn label(&self, name: &str) -> Label {
-        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.read();
         if let Some(name) = known.get(name) {
             return Label(name.clone());
         }
         drop(known);
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.write();
         if known.len() >= self.max && !known.contains(name) {
             return Label::default();
         }
@@ -202,7 +208,7 @@ impl LabelNames {
     }
 }
 
-/// What stands somewhere else when somebody looks.
+/// Current values that the server passes at each scrape.
 #[derive(Clone, Debug, Default)]
 pub struct GaugeValues {
     /// Runs under way.
@@ -211,14 +217,14 @@ pub struct GaugeValues {
     pub waiting: usize,
     /// Clients that follow runs.
     pub followers: usize,
-    /// The store's.
+    /// Figures of the store.
     pub store: StoreFigures,
 }
 
-/// What an MCP server says of itself: its name, whether it is connected, starts and failed starts.
+/// Figures of MCP servers: name, whether connected, starts and failed starts.
 pub type UpstreamStats = dyn Fn() -> Vec<(Arc<str>, bool, u64, u64)> + Send + Sync;
 
-/// Everything that is counted.
+/// The metrics of a server.
 pub struct Metrics {
     registry: Registry,
     tools: LabelNames,
@@ -239,7 +245,7 @@ pub struct Metrics {
     read: ScrapedMetrics,
 }
 
-/// What is set when somebody looks.
+/// Metrics that are set at each scrape.
 #[derive(Default)]
 struct ScrapedMetrics {
     active: Gauge,
@@ -265,7 +271,7 @@ fn histograms<const N: usize>() -> Histograms<N> {
 }
 
 impl Metrics {
-    /// Nothing is counted yet. `upstream` says how the MCP servers are.
+    /// Metrics that start at zero. `upstream` returns the figures of the MCP servers.
     pub fn new(limits: &Limits, upstream: Box<UpstreamStats>) -> Metrics {
         let mut metrics = Metrics {
             registry: Registry::default(),
@@ -294,8 +300,8 @@ impl Metrics {
         let Metrics { registry, read, .. } = self;
         let build: Family<Labels<1>, Gauge> = Family::default();
         build.get_or_create(&[("version", Label::from(env!("CARGO_PKG_VERSION")))]).set(1);
-        let began: Gauge = Gauge::default();
-        began.set(i64::try_from(since_1970().as_secs()).unwrap_or(0));
+        let started: Gauge = Gauge::default();
+        started.set(i64::try_from(since_1970().as_secs()).unwrap_or(0));
         register(registry, "segue_runs_started_total", &self.runs_started);
         register(registry, "segue_runs_finished_total", &self.runs_finished);
         register(registry, "segue_run_duration_seconds", &self.run_duration);
@@ -320,25 +326,25 @@ impl Metrics {
         register(registry, "segue_http_connections_refused_total", &self.refused);
         register(registry, "segue_http_followers", &read.followers);
         register(registry, "segue_build_info", &build);
-        register(registry, "process_start_time_seconds", &began);
+        register(registry, "process_start_time_seconds", &started);
         register(registry, "process_resident_memory_bytes", &read.memory);
     }
 
-    /// What runs of a composition are counted under.
+    /// The label of a composition.
     pub fn composition(&self, name: &str) -> Label {
         self.compositions.label(name)
     }
 
-    /// Counts what is told of a run.
+    /// Counts an update of a run.
     pub(super) fn record_update(
         &self,
         run: &Run,
         composition: &Label,
         at_ms: u64,
-        told: &RunUpdate<'_>,
+        update: &RunUpdate<'_>,
     ) {
         let composition = ("composition", composition.clone());
-        match told {
+        match update {
             RunUpdate::Began => drop(self.runs_started.get_or_create(&[composition]).inc()),
             RunUpdate::Ended { began_ms, status, .. } => {
                 let composition = [composition];
@@ -387,12 +393,12 @@ impl Metrics {
         self.requests.get_or_create(&[route, status]).inc();
     }
 
-    /// Counts a connection for which there was no room.
+    /// Counts a connection that was refused because the limit was reached.
     pub fn count_refused(&self) {
         self.refused.inc();
     }
 
-    /// Everything, for whoever asks.
+    /// Renders all metrics.
     pub fn render(&self, figures: &GaugeValues) -> String {
         let read = &self.read;
         let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
@@ -423,7 +429,7 @@ impl Metrics {
 /// Registers a metric under its name in the table.
 fn register(registry: &mut Registry, name: &'static str, metric: &(impl Metric + Clone)) {
     let known = METRICS.iter().find(|known| known.name == name).expect("it is in the table");
-    // The library adds what tells a counter from a gauge by itself.
+    // The library adds `_total` to the name of a counter.
     let name = name.strip_suffix("_total").unwrap_or(name);
     registry.register(name, known.about, metric.clone());
 }
@@ -440,7 +446,7 @@ fn since_1970() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Memory that the process has, where the system says so.
+/// Resident memory of the process, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -492,11 +498,11 @@ mod tests {
         }
     }
 
-    /// The table is what is registered: a name in it that is not would be documented and never seen.
+    /// Every metric of the table is registered.
     #[test]
     fn the_table_has_every_metric_with_its_kind() {
         let metrics = metrics(2);
-        // What was never counted is not shown.
+        // A metric without a value is not rendered.
         let word = |name| (name, Label::from("a"));
         metrics.runs_started.get_or_create(&[word("composition")]).inc();
         metrics.runs_finished.get_or_create(&[word("composition"), word("status")]).inc();

@@ -1,22 +1,23 @@
-//! What operators see of runs: counts, spans and lines.
+//! Metrics, traces and logs for operators.
 //!
 //! ```text
-//! account.rs    the journal of a run → what began and what ended
-//! metrics.rs    counts and durations, as Prometheus reads them
-//! traces.rs     spans, sent as OTLP
-//! log.rs        lines on standard error
+//! run_timings.rs    the journal of a run → starts and ends of runs, steps and attempts
+//! metrics.rs        counters and histograms for Prometheus
+//! traces.rs         spans, sent as OTLP
+//! log.rs            log lines on standard error
 //! ```
 //!
-//! Everything is taken from the entries that a run writes anyway. Nothing here has a say in a run, and
-//! nobody waits for it.
+//! Everything is derived from the journal entries of a run. Observers never change a run, and a run never
+//! waits for them.
 
 pub mod log;
 pub mod metrics;
 pub mod run_timings;
 pub mod traces;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::run::{CallId, Entry, Run, TraceContext};
 use segue_runtime::driver::{InputAck, Observer};
 use segue_runtime::tools::Progress;
@@ -25,40 +26,40 @@ use metrics::{Label, Metrics};
 use run_timings::{RunTimings, RunUpdate};
 use traces::Traces;
 
-/// Those who are told of runs.
+/// The metrics and traces that runs report to.
 #[derive(Clone, Default)]
 pub struct Observers {
-    /// Who counts.
+    /// Metrics, in a server.
     pub metrics: Option<Arc<Metrics>>,
-    /// Who sends spans.
+    /// Traces, if an endpoint is configured.
     pub traces: Option<Arc<Traces>>,
 }
 
-/// Where a run comes from.
+/// The request that started a run.
 #[derive(Clone, Debug, Default)]
 pub struct RequestOrigin {
-    /// The request over HTTP that asked for it, as whoever sent it calls it.
+    /// The id of the HTTP request, which the client may have chosen.
     pub request_id: Option<Arc<str>>,
-    /// The trace that the request is a part of.
+    /// The trace that the request belongs to.
     pub trace: Option<TraceContext>,
-    /// The session of MCP in which it was asked for.
+    /// The MCP session of the request.
     pub session_id: Option<Arc<str>>,
 }
 
 impl Observers {
-    /// The trace of a run: that of whoever asked for it, or one of its own. None when nobody would be
-    /// told.
-    pub fn trace(&self, run_id: &str, asked: Option<TraceContext>) -> Option<TraceContext> {
+    /// The trace of a run: that of its request, or a new one. `None` if traces are not sent.
+    pub fn trace(&self, run_id: &str, of_request: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.as_ref()?;
-        Some(asked.unwrap_or_else(|| TraceContext::of_run(run_id)))
+        Some(of_request.unwrap_or_else(|| TraceContext::of_run(run_id)))
     }
 
-    /// Whether anybody wants to know of runs.
+    /// Whether metrics, traces or logs are on.
     fn is_enabled(&self) -> bool {
         self.metrics.is_some() || self.traces.is_some() || log::is_open()
     }
 
-    /// Watches one run, beside somebody else who does. `name` is what it is counted under.
+    /// An observer of one run that also passes everything on to `observer`. Metrics count the run under
+    /// `name`.
     pub fn watch<'a>(
         &self,
         observer: &'a dyn Observer,
@@ -68,8 +69,8 @@ impl Observers {
         let composition = self.metrics.as_ref().map(|metrics| metrics.composition(name));
         RunObserver {
             observer,
-            is_watching: self.is_enabled(),
-            observing: self.clone(),
+            is_enabled: self.is_enabled(),
+            observers: self.clone(),
             composition: composition.unwrap_or_default(),
             http_request_id: origin.request_id.clone(),
             session_id: origin.session_id.clone(),
@@ -78,12 +79,12 @@ impl Observers {
     }
 }
 
-/// Watches one run.
+/// The observer of one run.
 pub struct RunObserver<'a> {
     observer: &'a dyn Observer,
-    /// Else nothing is kept account of.
-    is_watching: bool,
-    observing: Observers,
+    /// Whether metrics, traces or logs are on.
+    is_enabled: bool,
+    observers: Observers,
     composition: Label,
     http_request_id: Option<Arc<str>>,
     session_id: Option<Arc<str>>,
@@ -91,26 +92,26 @@ pub struct RunObserver<'a> {
 }
 
 impl RunObserver<'_> {
-    fn record_update(&self, run: &Run, at_ms: u64, told: &RunUpdate<'_>) {
-        if let Some(metrics) = &self.observing.metrics {
-            metrics.record_update(run, &self.composition, at_ms, told);
+    fn record_update(&self, run: &Run, at_ms: u64, update: &RunUpdate<'_>) {
+        if let Some(metrics) = &self.observers.metrics {
+            metrics.record_update(run, &self.composition, at_ms, update);
         }
-        if let (Some(traces), Some(trace)) = (&self.observing.traces, run.trace()) {
-            traces.record_update(run, trace, self.session_id.as_deref(), at_ms, told);
+        if let (Some(traces), Some(trace)) = (&self.observers.traces, run.trace()) {
+            traces.record_update(run, trace, self.session_id.as_deref(), at_ms, update);
         }
-        log::log_update(run, self.http_request_id.as_deref(), at_ms, told);
+        log::log_update(run, self.http_request_id.as_deref(), at_ms, update);
     }
 }
 
 impl Observer for RunObserver<'_> {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         self.observer.observe(run, entries);
-        if !self.is_watching {
+        if !self.is_enabled {
             return;
         }
-        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timings = self.timings.lock();
         for entry in entries {
-            account.apply(run, entry, &mut |told| self.record_update(run, entry.at_ms, told));
+            timings.apply(run, entry, &mut |update| self.record_update(run, entry.at_ms, update));
         }
     }
 
@@ -124,12 +125,12 @@ impl Observer for RunObserver<'_> {
 
     fn resumed(&self, run: &Run, journal: &[Entry]) {
         self.observer.resumed(run, journal);
-        if !self.is_watching {
+        if !self.is_enabled {
             return;
         }
-        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut timings = self.timings.lock();
         for entry in journal {
-            account.apply(run, entry, &mut |_| {});
+            timings.apply(run, entry, &mut |_| {});
         }
     }
 }

@@ -1,9 +1,8 @@
-//! The journal of a run → what began and what ended, for those who count and those who tell.
+//! The journal of a run → starts and ends of the run, its steps and their attempts.
 //!
-//! A step begins with the first fact about it and ends with the one that settles it. An attempt begins
-//! when a tool, or a composition in its place, is entered upon, and ends with the next fact that says
-//! what came of it. What happened before a run was interrupted is read from its journal, so that what
-//! ends afterwards has its beginning.
+//! A step starts with the first fact about it and ends with the fact that settles it. An attempt starts
+//! when a tool or a composition is called, and ends with the next fact that gives its outcome. For a
+//! resumed run the old journal entries are applied first, so that start times are known.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,21 +12,21 @@ use segue_core::run::{CallId, Entry, Fact, Failure, NodeId, Purpose, Run};
 use segue_core::tool::Backend;
 use segue_core::view::{RunStatus, StepStatus};
 
-/// What is known of a run that is under way.
+/// Start times of a run and its open steps.
 #[derive(Default)]
 pub struct RunTimings {
-    /// When it began, or was taken up again to be taken back.
+    /// When the run started, or when a rollback of the finished run was requested.
     began_ms: u64,
-    /// How often it was over.
+    /// How often the run ended: once, and again after each rollback.
     ends: u32,
     steps: HashMap<NodeId, OpenStep>,
 }
 
-/// A step that has begun.
+/// A step that has started.
 #[derive(Default)]
 struct OpenStep {
     began_ms: u64,
-    /// Attempts so far, of any purpose: what the run numbers its calls by.
+    /// Attempts so far, of any purpose; the run numbers its calls the same way.
     attempts: u32,
     attempt: Option<Attempt>,
 }
@@ -35,20 +34,20 @@ struct OpenStep {
 /// One attempt of a step.
 #[derive(Clone)]
 pub struct Attempt {
-    /// Which.
+    /// The call.
     pub call: CallId,
     /// The tool.
     pub tool: Arc<str>,
-    /// Where that runs.
+    /// Where the tool runs.
     pub backend: Backend,
-    /// What it is for.
+    /// Whether it works, rolls back or probes.
     pub purpose: Purpose,
-    /// When it was announced, in milliseconds since 1970.
+    /// When it was journaled, in milliseconds since 1970.
     pub began_ms: u64,
 }
 
 impl Attempt {
-    /// The word for what it is for.
+    /// The name of the purpose in metrics and spans.
     pub fn purpose_name(&self) -> &'static str {
         match self.purpose {
             Purpose::Work => "do",
@@ -58,29 +57,29 @@ impl Attempt {
     }
 }
 
-/// How something ended.
+/// The outcome of a step or an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpanOutcome {
-    /// Well.
+    /// It succeeded.
     Done,
-    /// Not well.
+    /// It failed.
     Failed(Code),
-    /// Not well, and its author had a value ready for that.
+    /// It failed, and the composition has a default value for that.
     Tolerated(Code),
-    /// Nobody knows whether it did its work.
+    /// It may have taken effect.
     InDoubt(Code),
-    /// It was stopped, and has done nothing.
+    /// It was cancelled without effect.
     Cancelled,
     /// The engine stopped while it was under way.
     Lost,
-    /// It was not needed.
+    /// The step was skipped.
     Skipped,
-    /// An earlier run had done it.
+    /// The result of an earlier run was reused.
     Reused,
 }
 
 impl SpanOutcome {
-    /// Its word.
+    /// Its name in metrics and spans.
     pub fn as_str(self) -> &'static str {
         match self {
             SpanOutcome::Done => "succeeded",
@@ -94,7 +93,7 @@ impl SpanOutcome {
         }
     }
 
-    /// What went wrong, for programs.
+    /// The error code, if it failed.
     pub fn error(self) -> Option<&'static str> {
         match self {
             SpanOutcome::Failed(code)
@@ -107,9 +106,9 @@ impl SpanOutcome {
     }
 }
 
-/// What is told of a run.
+/// An update about a run for metrics, traces and logs.
 pub enum RunUpdate<'a> {
-    /// The run began.
+    /// The run started.
     Began,
     /// An attempt ended.
     Attempt(&'a Attempt, SpanOutcome),
@@ -117,43 +116,43 @@ pub enum RunUpdate<'a> {
     Step {
         /// The step.
         node: NodeId,
-        /// When it began, if it did.
+        /// When it started, if it did.
         began_ms: Option<u64>,
-        /// How it ended.
+        /// Its outcome.
         outcome: SpanOutcome,
     },
-    /// A step will be tried again.
+    /// A step will be retried.
     Retried(NodeId),
-    /// What was done is being taken back.
+    /// The run is being rolled back.
     RollingBack,
-    /// The run is over.
+    /// The run ended.
     Ended {
-        /// When it began.
+        /// When it started.
         began_ms: u64,
-        /// How often it was over before.
+        /// How often it had ended before.
         before: u32,
-        /// How it stands.
+        /// Its status.
         status: RunStatus,
-        /// What went wrong with the run as a whole.
+        /// The error of the run as a whole.
         code: Option<Code>,
     },
 }
 
 impl RunTimings {
-    /// Takes in an entry, and tells what follows from it.
-    pub fn apply(&mut self, run: &Run, entry: &Entry, tell: &mut dyn FnMut(&RunUpdate<'_>)) {
+    /// Applies an entry and emits the updates that follow from it.
+    pub fn apply(&mut self, run: &Run, entry: &Entry, emit: &mut dyn FnMut(&RunUpdate<'_>)) {
         let at_ms = entry.at_ms;
         match &entry.fact {
             Fact::Started(_) => {
                 self.began_ms = at_ms;
-                tell(&RunUpdate::Began);
+                emit(&RunUpdate::Began);
             }
             Fact::RollbackAsked { .. } => self.began_ms = at_ms,
-            Fact::RollbackStarted { .. } => tell(&RunUpdate::RollingBack),
+            Fact::RollbackStarted { .. } => emit(&RunUpdate::RollingBack),
             Fact::Finished { status, failure, .. } => {
                 let code = failure.as_ref().map(|failure| failure.code);
                 let (began_ms, before, status) = (self.began_ms, self.ends, *status);
-                tell(&RunUpdate::Ended { began_ms, before, status, code });
+                emit(&RunUpdate::Ended { began_ms, before, status, code });
                 self.ends += 1;
             }
             fact => {
@@ -162,24 +161,24 @@ impl RunTimings {
                     && let Some(open) = self.steps.get_mut(&node)
                     && let Some(attempt) = open.attempt.take()
                 {
-                    tell(&RunUpdate::Attempt(&attempt, outcome));
+                    emit(&RunUpdate::Attempt(&attempt, outcome));
                 }
                 if let Fact::BackedOff { .. } | Fact::RollbackBackedOff { .. } = fact {
-                    tell(&RunUpdate::Retried(node));
+                    emit(&RunUpdate::Retried(node));
                 }
                 if let Some(outcome) = step_ended(run, fact) {
-                    // Its attempts are counted on: what takes it back comes later.
+                    // The step stays in the map: a rollback continues its count of attempts.
                     let began_ms = self.steps.get(&node).map(|open| open.began_ms);
-                    tell(&RunUpdate::Step { node, began_ms, outcome });
+                    emit(&RunUpdate::Step { node, began_ms, outcome });
                 } else {
-                    self.goes_on(run, node, fact, at_ms);
+                    self.track_open(run, node, fact, at_ms);
                 }
             }
         }
     }
 
-    /// A step that is not settled by a fact has begun, and perhaps an attempt of it.
-    fn goes_on(&mut self, run: &Run, node: NodeId, fact: &Fact, at_ms: u64) {
+    /// Notes the start of a step that is not settled, and of its attempt.
+    fn track_open(&mut self, run: &Run, node: NodeId, fact: &Fact, at_ms: u64) {
         let open = self
             .steps
             .entry(node)
@@ -196,7 +195,7 @@ impl RunTimings {
     }
 }
 
-/// Which candidate an attempt that begins is of, and what it is for.
+/// The candidate and the purpose of an attempt that starts.
 fn attempt_began(fact: &Fact) -> Option<(u16, Purpose)> {
     match fact {
         Fact::Called { candidate, .. } | Fact::Entered { candidate, .. } => {
@@ -208,7 +207,7 @@ fn attempt_began(fact: &Fact) -> Option<(u16, Purpose)> {
     }
 }
 
-/// What came of the attempt that is under way.
+/// The outcome of the attempt that is under way.
 fn attempt_ended(run: &Run, fact: &Fact) -> Option<SpanOutcome> {
     let failed = |failure: &Failure| {
         let is_known = !failure.in_doubt;
@@ -233,7 +232,7 @@ fn attempt_ended(run: &Run, fact: &Fact) -> Option<SpanOutcome> {
     }
 }
 
-/// How a step is settled.
+/// The outcome of a step that is settled.
 fn step_ended(run: &Run, fact: &Fact) -> Option<SpanOutcome> {
     if run.settled_status(fact) == Some(StepStatus::InDoubt) {
         let code = match fact {

@@ -1,9 +1,9 @@
 //! Spans of runs, steps and attempts, sent as OTLP over HTTP.
 //!
-//! A span is made when what it is about has ended, out of the journal's own times, and its id follows
-//! from the run. It holds names, numbers and codes; never what a run was given nor what came of it, nor
-//! messages, which may quote either. A thread of the library's own sends spans in batches. What it
-//! cannot send is lost, and nobody waits for it before the program ends.
+//! A span is made when its run, step or attempt has ended, with the times of the journal and an id that
+//! is derived from the run. It holds names, numbers and codes; never inputs or outputs, nor messages,
+//! which may quote them. A thread of the OpenTelemetry library sends spans in batches. Spans that cannot
+//! be sent are lost; only the end of the process waits for them, for a bounded time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -27,29 +27,29 @@ use segue_runtime::tools::http;
 
 use super::run_timings::{Attempt, RunUpdate, SpanOutcome};
 
-/// Where a path of the collector begins that takes spans.
+/// The path of the collector that takes spans.
 const PATH: &str = "/v1/traces";
 
-/// How long one batch may take.
-const SEND_MAX: Duration = Duration::from_secs(10);
+/// The timeout of sending one batch.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where spans are sent. Not `Debug`: headers hold secrets.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct TracesConfig {
     /// The collector's address, as in `http://127.0.0.1:4318`.
     pub endpoint: Option<String>,
-    /// What is sent along.
+    /// Headers of each request, such as an API key.
     pub headers: HashMap<String, String>,
 }
 
-/// Sends spans.
+/// The exporter of spans.
 pub struct Traces {
     processor: BatchSpanProcessor,
     scope: InstrumentationScope,
 }
 
 impl Traces {
-    /// Begins to send, where the configuration or the environment says where to.
+    /// Starts the exporter, if the configuration or the environment names an endpoint.
     pub fn open(
         config: Option<&TracesConfig>,
         env: &dyn Fn(&str) -> Option<String>,
@@ -59,19 +59,19 @@ impl Traces {
         let is = |name: &str, word: &str| given(name).is_some_and(|v| v.eq_ignore_ascii_case(word));
         let named = config.and_then(|config| config.endpoint.clone());
         let in_env = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
-        let is_wanted = named.is_some() || in_env.iter().any(|name| given(name).is_some());
-        if !is_wanted || is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
+        let is_configured = named.is_some() || in_env.iter().any(|name| given(name).is_some());
+        if !is_configured || is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none") {
             return Ok(None);
         }
         let address = named.clone().or_else(|| in_env.iter().find_map(|name| given(name)));
         let client = reqwest::blocking::Client::builder()
             .tls_backend_preconfigured(http::tls_for(&address.unwrap_or_default()))
             .no_proxy()
-            .timeout(SEND_MAX)
+            .timeout(SEND_TIMEOUT)
             .build()
             .map_err(|error| error.to_string())?;
         let mut builder =
-            SpanExporter::builder().with_http().with_http_client(client).with_timeout(SEND_MAX);
+            SpanExporter::builder().with_http().with_http_client(client).with_timeout(SEND_TIMEOUT);
         if let Some(endpoint) = named {
             builder = builder.with_endpoint(with_path(&endpoint));
         }
@@ -91,35 +91,35 @@ impl Traces {
         Ok(Some(Traces { processor, scope }))
     }
 
-    /// Sends what is left, but does not wait for it for ever.
-    pub fn close(&self, patience: Duration) {
-        let _ = self.processor.shutdown_with_timeout(patience);
+    /// Sends the remaining spans, waiting at most this long.
+    pub fn close(&self, timeout: Duration) {
+        let _ = self.processor.shutdown_with_timeout(timeout);
     }
 
-    /// Makes the span of what has ended.
+    /// Makes and sends the span of a run, step or attempt that ended.
     pub(super) fn record_update(
         &self,
         run: &Run,
         trace: &TraceContext,
         session_id: Option<&str>,
         at_ms: u64,
-        told: &RunUpdate<'_>,
+        update: &RunUpdate<'_>,
     ) {
-        let teller = SpanBuilder { run, trace, session_id, at_ms };
-        let span = match told {
+        let builder = SpanBuilder { run, trace, session_id, at_ms };
+        let span = match update {
             RunUpdate::Ended { began_ms, before, status, code } => {
-                teller.run_span(*began_ms, *before, *status, code.map(Code::as_str))
+                builder.run_span(*began_ms, *before, *status, code.map(Code::as_str))
             }
             RunUpdate::Step { node, began_ms: Some(began_ms), outcome } => {
-                teller.step_span(*node, *began_ms, *outcome)
+                builder.step_span(*node, *began_ms, *outcome)
             }
-            RunUpdate::Attempt(attempt, outcome) => teller.attempt_span(attempt, *outcome),
+            RunUpdate::Attempt(attempt, outcome) => builder.attempt_span(attempt, *outcome),
             RunUpdate::Step { .. }
             | RunUpdate::Began
             | RunUpdate::Retried(_)
             | RunUpdate::RollingBack => return,
         };
-        // Whoever asked for the run does not keep its trace, and neither do we.
+        // The client that started the run may have turned sampling off for its trace.
         if trace.is_sampled {
             self.processor.on_end(span.data(&self.scope));
         }
@@ -132,25 +132,25 @@ impl fmt::Debug for Traces {
     }
 }
 
-/// A collector's address, with the path that takes spans.
+/// The address of a collector with the path that takes spans.
 fn with_path(endpoint: &str) -> String {
     let endpoint = endpoint.trim_end_matches('/');
     if endpoint.ends_with(PATH) { endpoint.to_owned() } else { format!("{endpoint}{PATH}") }
 }
 
-/// Who sends.
+/// The service that sends the spans.
 fn resource(service: Option<String>) -> Resource {
     let service = service.unwrap_or_else(|| "segue".to_owned());
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     Resource::builder().with_service_name(service).with_attribute(version).build()
 }
 
-/// A span that is being made.
+/// A span before it is converted for the library.
 struct Span {
     trace_id: [u8; 16],
     id: [u8; 8],
     parent: Option<[u8; 8]>,
-    /// Whether the parent is somebody else's.
+    /// Whether another service made the parent.
     is_foreign: bool,
     name: String,
     kind: SpanKind,
@@ -165,7 +165,7 @@ impl Span {
         let status = match self.error {
             Some(error) => {
                 self.attributes.push(KeyValue::new("error.type", error));
-                // The code, and not the message: that may quote what a tool was given.
+                // The code, not the message, which may quote inputs.
                 Status::error(error)
             }
             None => Status::Ok,
@@ -199,11 +199,11 @@ fn time(ms: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_millis(ms)
 }
 
-/// What has just ended in a run → spans.
+/// Makes the spans of a run.
 struct SpanBuilder<'a> {
     run: &'a Run,
     trace: &'a TraceContext,
-    /// The session of MCP in which the run was asked for.
+    /// The MCP session that started the run.
     session_id: Option<&'a str>,
     at_ms: u64,
 }
@@ -300,7 +300,7 @@ impl SpanBuilder<'_> {
     }
 }
 
-/// The id of a step without what tells its rounds and visits apart, so that there are few names.
+/// The id of a step without iterations and visits, so that span names stay few.
 fn plain(path: &str) -> &str {
     let last = path.rsplit('/').next().unwrap_or(path);
     last.split(['#', '[', '~']).next().unwrap_or(last)
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(plain("outer~undo/back"), "back");
     }
 
-    /// Nobody is sent anything unless somebody said where to.
+    /// Spans are sent only to a configured endpoint.
     #[test]
     fn nothing_is_sent_unless_it_is_said_where() {
         let limits = Limits::default();

@@ -41,13 +41,16 @@ fn limits_that_make_no_sense_are_said_to_be_wrong() {
     let wrong = said("tools: { echo: { max_concurrency: 0 } }\n");
     assert!(wrong.contains("must be a whole number from 1"), "{wrong}");
     let wrong = said("sources: { htpp: { max_concurrency: 2 } }\n");
-    assert!(wrong.contains("`sources` speaks of `htpp`; there are `builtin`"), "{wrong}");
+    assert!(
+        wrong.contains("`sources` names `htpp`, which does not exist; there are `builtin`"),
+        "{wrong}"
+    );
     let wrong = said("sources: { builtin: { concurrency: 2 } }\n");
     assert!(
         wrong.contains("did you mean `max_concurrency`?") || wrong.contains("its fields"),
         "{wrong}"
     );
-    assert!(said("limits: { calls_max: 0 }\n").contains("no call would ever leave"));
+    assert!(said("limits: { calls_max: 0 }\n").contains("no call could be made"));
 }
 
 /// C5: a loop over a command that cannot be started is answered without starting it again and

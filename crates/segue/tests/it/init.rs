@@ -11,7 +11,7 @@ use crate::support::{World, json};
 fn what_init_writes_runs() {
     let world = World::new();
     let said = world.segue(&["init"]).exits(0).stderr;
-    assert!(said.contains("made ./files/ for the file tools"), "{said}");
+    assert!(said.contains("created ./files/ for the file tools"), "{said}");
     let view = world.json(0, &["run", "hello", "-i", "name=Ada", "--json"]);
     assert_eq!(view["output"], json!({ "text": "Hello, Ada!", "characters": 11 }));
     assert!(world.segue(&["plan", "hello"]).exits(0).stdout.starts_with("hello · 3 steps"));
@@ -82,11 +82,11 @@ fn patterns_find_files_or_are_named() {
     let config = ["--config", "a[b]/segue.yaml"];
     let done = world.segue(&[&config[..], &["run", "hi"]].concat()).exits(0);
     assert!(
-        done.stderr.contains("note: `lbi/**` of `compositions` finds no file"),
+        done.stderr.contains("note: `lbi/**` of `compositions` matches no file"),
         "{}",
         done.stderr
     );
-    assert!(done.stderr.contains("`x**` of `compositions` is no pattern"), "{}", done.stderr);
+    assert!(done.stderr.contains("`x**` of `compositions` is not a pattern"), "{}", done.stderr);
     assert!(!done.stderr.contains("`lib/**`"), "{}", done.stderr);
     world.segue(&[&config[..], &["templates", "show", "mine"]].concat()).exits(0);
     let done = world.segue(&[&config[..], &["doctor"]].concat()).exits(2);

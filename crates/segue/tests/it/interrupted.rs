@@ -234,7 +234,10 @@ fn a_run_of_somebody_who_is_alive_is_left_alone() {
     lines(&world.path("pids"), 2);
     let before = journal(&world);
     let said = world.segue(&args(&["resume", "last"])).exits(1).stderr;
-    assert!(said.contains("which is alive") && said.contains("it is being run now"), "{said}");
+    assert!(
+        said.contains("which is alive") && said.contains("another process is running it"),
+        "{said}"
+    );
     world.segue(&args(&["resume", "--all"])).exits(0);
     assert_eq!(journal(&world), before);
     world.file("go", "");
@@ -515,13 +518,13 @@ fn runs_of_other_projects_are_left_alone() {
         (&[], "which comes from a configuration that is not allowed yet"),
     ] {
         let all = world.segue(&[&["resume", "--all"], config, &stored].concat()).exits(0);
-        assert!(all.stderr.contains(why) && all.stderr.contains("0 runs went on"), "{all:?}");
+        assert!(all.stderr.contains(why) && all.stderr.contains("0 runs resumed"), "{all:?}");
         let one = world.segue(&[&["resume", "last"], config, &stored].concat()).exits(1);
         assert!(one.stderr.contains(why) && one.stderr.contains("left as it was"), "{one:?}");
     }
     assert_eq!(journal(&world).len(), entries);
     let all = world.segue(&args(&["resume", "--all"])).exits(0);
-    assert!(all.stderr.contains("c: success\n1 run went on"), "{all:?}");
+    assert!(all.stderr.contains("c: success\n1 run resumed"), "{all:?}");
 }
 
 /// C1: Ctrl-C cancels runs that `resume --all` resumes, as it cancels a single run.

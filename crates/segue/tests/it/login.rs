@@ -93,7 +93,7 @@ fn a_login_is_for_one_server_and_one_user() {
     assert!(refused.stderr.contains("segue login one"), "{}", refused.stderr);
 
     let done = logged_in(&world, "one").exits(0);
-    assert!(done.stderr.contains("logged in at `one`"), "{}", done.stderr);
+    assert!(done.stderr.contains("logged in to `one`"), "{}", done.stderr);
     for _ in 0..2 {
         let answer = call(&world, "one:t").exits(0).stdout;
         assert!(answer.contains("let in with «secret»"), "{answer}");

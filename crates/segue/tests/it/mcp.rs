@@ -210,14 +210,14 @@ fn the_doctor_names_the_state_of_each_server() {
         "`noisy` is broken: it was not ready within 10000 ms",
         "where only messages belong: hello",
         "`nowhere` is broken: its working directory",
-        "`line` is missing",
+        "`line` cannot start",
         r#"write `command: sh` and `args: ["-c", "true"]`"#,
         "`closed` is broken",
         "Connection refused",
-        "`discreet` is missing",
+        "`discreet` cannot start",
         "`slow` is too slow",
-        "`missing` is missing",
-        "`good` is good: 1 tools",
+        "`missing` cannot start",
+        "`good` works: 1 tools",
     ] {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
@@ -241,11 +241,10 @@ fn a_name_in_tools_that_its_server_does_not_have_is_a_mistake() {
     tools("h:tt");
     assert!(!said(&["run", "none.yaml"], 0).contains("`h:tt`"));
     let wrong = said(&["run", "c.yaml", "--yes"], 2);
-    let words =
-        "segue.yaml:4:3: `tools` speaks of `h:tt`, which does not exist; did you mean `h:t`?";
+    let words = "segue.yaml:4:3: `tools` names `h:tt`, which does not exist; did you mean `h:t`?";
     assert!(wrong.contains(words), "{wrong}");
     let note = said(&["run", "none.yaml"], 0);
-    assert!(note.contains("`h` did not have when it was last seen"), "{note}");
+    assert!(note.contains("`h` did not list last time"), "{note}");
     assert!(named(&world, &["doctor"]).exits(2).stdout.contains("speaks of `h:tt`"));
     tools("tt");
     said(&["run", "c.yaml", "--yes"], 2);
@@ -293,7 +292,7 @@ fn a_projects_servers_are_looked_at_like_ones_own() {
         "`b` cannot be used: its name looks like `B`",
         "`B` cannot be used: its name looks like `b`",
         "`bl0g` cannot be used: its name looks like `blog`",
-        "server `builtin`: `builtin` is the name of other tools' source",
+        "server `builtin`: the name `builtin` is reserved for other tools",
     ] {
         assert!(listed.stderr.contains(words), "{words}: {}", listed.stderr);
     }

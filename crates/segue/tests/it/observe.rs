@@ -356,7 +356,7 @@ fn lines_and_answers_name_the_request_and_the_run() {
     let view = served.get(&format!("/api/v1/runs/{}", run_id.as_str().unwrap())).is(200);
     let request_id = view["request_id"].clone();
     assert!(request_id.as_str().unwrap().starts_with("req_"), "{view}");
-    for message in ["run began", "run ended", "attempt ended"] {
+    for message in ["run started", "run ended", "attempt ended"] {
         let line = line(message);
         let named = (&line["run_id"], &line["http_request_id"]);
         assert_eq!(named, (&run_id, &json!("order-7")), "{line}");
@@ -403,12 +403,12 @@ fn every_line_is_one_for_programs() {
 fn a_level_that_cannot_be_meant_is_refused() {
     let world = World::new();
     let done = world.segue(&["tools", "--log-level", "segue=loud"]).exits(2);
-    assert!(done.stderr.contains("`segue=loud` is no level"), "{}", done.stderr);
+    assert!(done.stderr.contains("`segue=loud` is not a log level"), "{}", done.stderr);
     let quiet =
         World::with("name: small\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } } ]\n");
-    assert!(!quiet.segue(&["run", "c.yaml"]).exits(0).stderr.contains("run began"));
+    assert!(!quiet.segue(&["run", "c.yaml"]).exits(0).stderr.contains("run started"));
     let said = quiet.segue(&["run", "c.yaml", "--log-level", "info"]).exits(0).stderr;
-    assert!(said.contains("run began") && said.contains("run ended"), "{said}");
+    assert!(said.contains("run started") && said.contains("run ended"), "{said}");
 }
 
 /// Each command has a manual page, which names its options.

@@ -719,13 +719,13 @@ fn a_question_holds_up_nobody_else() {
     at_a_terminal(&world, until, &args).exits(0);
     // Another process answers.
     let said = at_a_terminal(&world, &format!("{SEGUE} approve last!!"), &args).exits(0).stdout;
-    let (_, behind) = said.split_once("step `ask` does not ask any more").unwrap();
+    let (_, behind) = said.split_once("step `ask` no longer asks").unwrap();
     assert!(behind.contains("✓ two"), "{said}");
     // No answer comes in time.
     let text = fs::read_to_string(world.path("c.yaml")).unwrap();
     world.file("c.yaml", text.replace("'Go on?'", "'Go on?', timeout: 50ms"));
     let said = at_a_terminal(&world, "true!!", &args).exits(3).stdout;
-    assert!(said.contains("step `ask` does not ask any more"), "{said}");
+    assert!(said.contains("step `ask` no longer asks"), "{said}");
 }
 
 /// An atomic composition of several destructive calls asks once, and after a no nothing is called.

@@ -237,7 +237,7 @@ fn a_server_forgets_old_runs() {
     let mut serve = serve.stderr(std::process::Stdio::piped()).spawn().unwrap();
     let mut said = std::io::BufReader::new(serve.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("needs a `store` beside it") {
+    while !line.contains("may only prune a `store` in its own folder") {
         line.clear();
         assert!(std::io::BufRead::read_line(&mut said, &mut line).unwrap() > 0);
     }
@@ -290,7 +290,7 @@ fn a_run_that_nobody_works_on_is_not_followed_for_ever() {
     assert_eq!(world.json(3, &["runs", "show", "last", "--watch", "--json"])["status"], "waiting");
     assert_eq!(world.segue(&["run", "c.yaml", "-q", "--inject", "crash-after=1"]).code, None);
     let watched = world.segue(&["runs", "show", "last", "--watch", "--json"]).exits(1);
-    assert!(watched.stderr.contains("nobody is working on it"), "{}", watched.stderr);
+    assert!(watched.stderr.contains("no process is running it"), "{}", watched.stderr);
     assert_eq!(watched.json()["status"], "running");
 }
 

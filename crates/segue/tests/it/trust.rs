@@ -530,8 +530,11 @@ fn notes_about_patterns_show_them_as_written() {
     assert!(shown.contains("${GIVEN}/*.yaml"), "{shown}");
     let done = segue(&["tools"]).exits(0);
     assert!(!format!("{done:?}").contains(CANARY), "{done:?}");
-    assert!(done.stderr.contains("`${GIVEN}/*.yaml` of `compositions` finds no file"), "{done:?}");
-    assert!(done.stderr.contains("`${GIVEN}/[.yaml` of `templates` is no pattern"), "{done:?}");
+    assert!(
+        done.stderr.contains("`${GIVEN}/*.yaml` of `compositions` matches no file"),
+        "{done:?}"
+    );
+    assert!(done.stderr.contains("`${GIVEN}/[.yaml` of `templates` is not a pattern"), "{done:?}");
     world.file("canary/c.yaml", writes("c", "overwrites: [out/c.md]\n"));
     assert!(segue(&["run", "c"]).stderr.contains("`overwrites`"));
     assert!(segue(&["trust"]).exits(0).stderr.contains(r#"["out/c.md"]"#));

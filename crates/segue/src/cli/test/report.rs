@@ -1,4 +1,4 @@
-//! How tests ended, for people, for programs and for build servers.
+//! Results of tests: as text, as JSON and as a JUnit report.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ use similar::TextDiff;
 use super::super::{Exit, to_json};
 use crate::print::escape_control;
 
-/// Everything that was tested.
+/// The results of all files.
 #[derive(Serialize)]
 pub(super) struct TestsReport {
     ok: bool,
@@ -41,13 +41,13 @@ pub(super) struct TestReport {
     name: String,
     line: usize,
     ok: bool,
-    /// How the run ended.
+    /// The status of the run.
     status: RunStatus,
     duration_ms: u64,
     misses: Vec<MissReport>,
 }
 
-/// Something that is not as expected.
+/// An expectation that was not met.
 #[derive(Serialize)]
 struct MissReport {
     line: usize,
@@ -99,7 +99,7 @@ impl TestReport {
         }
     }
 
-    /// One line, and one for each thing that is not as expected.
+    /// One line, and one for each expectation that was not met.
     pub(super) fn summary_line(&self, file: &Path) -> String {
         let word = if self.ok { "ok  " } else { "FAIL" };
         let mut text = format!("{word}  {} · {}", file.display(), escape_control(&self.name));
@@ -125,7 +125,7 @@ impl TestReport {
     }
 }
 
-/// What is missing and what is there instead, line by line.
+/// The difference of two values as a unified diff.
 fn difference(expected: &Value, actual: &Value) -> String {
     let lines = |value: &Value| format!("{}\n", to_json(value));
     let (expected, actual) = (lines(expected), lines(actual));
@@ -143,7 +143,7 @@ impl TestsReport {
         TestsReport { ok: failed + broken == 0, passed, failed, broken, files }
     }
 
-    /// Whether nothing was tested and nothing is wrong.
+    /// Whether no test ran and no file is broken.
     pub(super) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.broken == 0
     }
@@ -191,7 +191,7 @@ impl FileReport {
             "  <testsuite name=\"{file}\" tests=\"{tests}\" failures=\"{failed}\" \
              errors=\"{broken}\">"
         );
-        // One test case stands for a file that cannot be tested.
+        // A broken file is reported as one test case.
         if let Some(found) = self.diagnostics.first() {
             let (message, code) = (escaped(&found.message), found.code);
             let place = format!("{}:{}:{}", escaped(&found.file), found.line, found.column);
@@ -229,7 +229,7 @@ impl TestReport {
     }
 }
 
-/// Text that may stand in XML, also in quotes. Characters that XML cannot hold are left out.
+/// Escapes text for XML and its attributes. Characters that XML cannot hold are left out.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

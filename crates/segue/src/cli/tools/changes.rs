@@ -1,4 +1,4 @@
-//! `segue tools diff` and `segue tools accept`: tools of MCP servers that are not what they were.
+//! `segue tools diff` and `segue tools accept`: MCP tools whose definition changed.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use segue_runtime::tools::mcp::{DefinitionChange, UpstreamServer};
 use serde_json::json;
 use similar::TextDiff;
 
-use crate::cli::app::App;
-use crate::cli::{Exit, Global, print_data, print_error, print_json, print_status};
-use crate::print::escape_control;
+use crate::app::App;
+use crate::cli::{Exit, Global, print_json};
+use crate::print::{escape_control, print_data, print_error, print_status};
 
-/// Lines around a change that are shown.
+/// Unchanged lines shown around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// Every change of a tool that `what` names: a server, a tool of it, or everything.
+/// The changes of the tools that `what` names: a server, a tool, or everything.
 fn changes<'a>(
     app: &'a App,
     what: Option<&str>,
@@ -23,12 +23,12 @@ fn changes<'a>(
         let changes = server.changes().into_iter();
         changes.map(move |change| (server, change))
     });
-    let is_meant = |(server, change): &(&Arc<UpstreamServer>, DefinitionChange)| match what {
+    let is_named = |(server, change): &(&Arc<UpstreamServer>, DefinitionChange)| match what {
         None => true,
         Some(what) if what == &**server.name() => true,
         Some(what) => what == id(server, change) || what == &*change.tool,
     };
-    all.filter(is_meant).collect()
+    all.filter(is_named).collect()
 }
 
 fn id(server: &UpstreamServer, change: &DefinitionChange) -> String {
@@ -52,12 +52,12 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
         return Exit::Success;
     }
     if found.is_empty() {
-        print_status("every tool is what was accepted of it");
+        print_status("no tool changed since it was accepted");
     }
     for (server, change) in &found {
         let id = id(server, change);
         let Some(now) = &change.now else {
-            print_data(&format!("{id} is gone"));
+            print_data(&format!("{id} was removed"));
             continue;
         };
         let (before, now) = (lines(&change.before), lines(now));
@@ -69,7 +69,7 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
     Exit::Success
 }
 
-/// A definition, a member a line.
+/// A definition as indented JSON.
 fn lines(definition: &Value) -> String {
     let definition: serde_json::Value = definition.into();
     let mut text = serde_json::to_string_pretty(&definition).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn accept(global: &Global, app: &App, what: &[String]) -> Exit {
                 print_error(&format!("there is no MCP server and no tool `{what}`"), None);
                 return Exit::Usage;
             }
-            print_status(&format!("`{what}` is what was accepted of it"));
+            print_status(&format!("`{what}` has not changed since it was accepted"));
         }
         for (server, change) in found {
             server.accept(std::slice::from_ref(&change.tool));

@@ -1,24 +1,24 @@
-//! A command line → those of its parts that are secrets.
+//! A command line → the ranges that are secrets.
 //!
-//! A flag says so (`--password S`, `-u user:S`, `-pS`), or the way a word looks ([`super::parts`]). A
-//! script in one word (`sh -c '…'`) is read like a command line. What a program would be made to do
-//! stays readable: a reader decides by it whether to trust the program.
+//! A flag marks a secret (`--password S`, `-u user:S`, `-pS`), or its look does ([`super::parts`]). A
+//! script in one argument (`sh -c '…'`) is read like a command line. The rest stays readable: the user
+//! decides by it whether to trust the program.
 
 use std::ops::Range;
 
 use super::is_secret_name;
 use super::parts::{secret_parts, unlabelled_parts};
 
-/// What of one word is secret.
+/// The secret ranges of one argument.
 #[derive(Default)]
 pub(super) struct SecretRanges {
-    /// Where.
+    /// The ranges.
     pub(super) ranges: Vec<Range<usize>>,
-    /// Whether all of it is.
+    /// Whether the whole argument is secret.
     pub(super) is_all: bool,
 }
 
-/// Programs that a password is given to in a short flag, and the flag.
+/// Programs with a short flag for a password, and the flag.
 const PASSWORD_FLAGS: &[(&str, char)] = &[
     ("7z", 'p'),
     ("7za", 'p'),
@@ -40,60 +40,60 @@ const PASSWORD_FLAGS: &[(&str, char)] = &[
     ("zip", 'P'),
 ];
 
-/// Flags that begin with one `-` and a `p`, and are words.
+/// Long flags with one `-` that begin with `p`.
 const P_WORDS: &[&str] = &[
     "package", "parallel", "params", "path", "paths", "perm", "pid", "pipe", "platform", "plugin",
     "port", "prefix", "preset", "pretty", "print", "print0", "printf", "private", "profile",
     "project", "protocol", "proxy", "prune", "publish", "pwd",
 ];
 
-/// Flags of the same kind whose value is a password.
+/// Such flags whose value is a password.
 const P_SECRETS: &[&str] = &["pass", "passin", "passout", "passphrase", "passwd", "password", "pw"];
 
-/// Flags whose value is a name and a password.
+/// Flags whose value is `user:password`.
 const LOGINS: &[&str] = &["user", "proxy-user", "userpass", "user-password", "login"];
 
-/// Shells, which a script is given to in one word.
+/// Shells, which take a script as one argument.
 const SHELLS: &[&str] = &["bash", "dash", "fish", "ksh", "sh", "zsh"];
 
-/// Names of a query's secrets, beside those that are secrets everywhere.
+/// Names of secret query parameters, beside the usual names.
 const QUERY_SECRETS: &[&str] = &["code"];
 
-/// How deep scripts in scripts are read. Below, they are secrets.
+/// How deep scripts in scripts are searched for secrets.
 const DEPTH_MAX: usize = 4;
 
-/// What a flag says of the word after it.
+/// What a flag says about the next argument.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextWord {
-    /// It has this as its name.
+    /// The flag is its name.
     Named,
-    /// All of it is a secret.
+    /// It is a secret.
     Secret,
     /// It is a secret, unless it is another flag.
     SecretOrFlag,
-    /// What follows a user's name is one.
+    /// The part after the user name is a secret.
     Login,
     /// It is a script.
     Script,
 }
 
-/// The secrets of each word of a command line. Without a program, the first word is that.
+/// The secrets of each argument of a command line. Without a program, the first argument is the program.
 pub(super) fn argument_secrets(program: &str, words: &[&str]) -> Vec<SecretRanges> {
     CommandLine { program: base(program), next: None, depth: 0 }.read(words)
 }
 
-/// The secrets of a text; `name` is what it is the value of.
+/// The secrets of a text, which is the value of `name`.
 pub(super) fn text_secrets(name: &str, text: &str) -> Vec<Range<usize>> {
     let mut ranges: Vec<_> = secret_parts(name, text).into_iter().map(|part| part.range).collect();
     ranges.extend(of_address(text));
-    // A command line that somebody wrote as one text.
+    // A command line written as one text.
     if matches!(name, "command" | "argv") {
         ranges.extend(script(text, 0));
     }
     ranges
 }
 
-/// A command line, as far as it was read.
+/// The state while a command line is read.
 struct CommandLine<'a> {
     program: &'a str,
     next: Option<(&'a str, NextWord)>,
@@ -138,7 +138,7 @@ impl<'a> CommandLine<'a> {
         SecretRanges { ranges, is_all: false }
     }
 
-    /// What is secret of a flag, where its value is in the same word.
+    /// The secret part of a flag that holds its own value.
     fn flag(&mut self, word: &'a str) -> Option<Range<usize>> {
         let name = word.trim_start_matches('-');
         let (name, value) = name.split_once('=').map_or((name, None), |(n, v)| (n, Some(v)));
@@ -183,7 +183,7 @@ impl<'a> CommandLine<'a> {
         self.next = value.is_none().then_some((name, next));
     }
 
-    /// What a short flag of the program is.
+    /// What a short flag of the program says about the next argument.
     fn short(&self, flag: char) -> Option<NextWord> {
         if PASSWORD_FLAGS.contains(&(self.program, flag)) {
             return Some(NextWord::SecretOrFlag);
@@ -199,7 +199,7 @@ fn whole(text: &str) -> Vec<Range<usize>> {
     std::iter::once(0..text.len()).collect()
 }
 
-/// `-x` and `--word`, which could be nothing else.
+/// Whether an argument is a flag such as `-x` or `--word`.
 fn is_flag(word: &str) -> bool {
     let name = word.strip_prefix("--").filter(|name| name.len() > 1);
     let name = name.or_else(|| word.strip_prefix('-').filter(|name| name.len() == 1));
@@ -210,13 +210,13 @@ fn is_known(program: &str) -> bool {
     PASSWORD_FLAGS.iter().any(|(name, _)| *name == program)
 }
 
-/// A program's name without its folder.
+/// The file name of a program.
 fn base(program: &str) -> &str {
     let name = program.rsplit(['/', '\\']).next().unwrap_or(program);
     name.strip_suffix(".exe").unwrap_or(name)
 }
 
-/// The password of `user:password` or `user%password`. That of an address is found elsewhere.
+/// The password of `user:password` or `user%password`. Passwords of URLs are found by [`of_address`].
 fn after_login(word: &str, start: usize) -> Option<Range<usize>> {
     let login = &word[start..];
     if login.contains("://") {
@@ -226,8 +226,7 @@ fn after_login(word: &str, start: usize) -> Option<Range<usize>> {
     Some(at..word.len())
 }
 
-/// The secrets of an address that [`parts`] does not see: whoever logs in over HTTP may do so with a
-/// token in the place of the name.
+/// Secrets of a URL that [`super::parts`] does not find: HTTP allows a token in place of the user name.
 fn of_address(text: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     for (at, _) in text.match_indices("://") {
@@ -257,9 +256,9 @@ fn of_address(text: &str) -> Vec<Range<usize>> {
     ranges
 }
 
-/// The secrets of a script for a shell: each of its commands is a command line.
+/// The secrets of a shell script: each of its commands is a command line.
 fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
-    // Whoever decides about a script sees it, also where its secrets are not looked for any more.
+    // Too deep to search for secrets, but the user must still see what would run.
     if depth == DEPTH_MAX {
         return Vec::new();
     }
@@ -271,18 +270,18 @@ fn script(text: &str, depth: usize) -> Vec<Range<usize>> {
             let shifted = |it: Range<usize>| it.start + range.start..it.end + range.start;
             ranges.extend(secret.ranges.into_iter().map(shifted));
         }
-        // What words say of those after them, as `Bearer` does.
+        // Secrets that span several words, as after `Bearer`.
         if let (Some(first), Some(last)) = (command.first(), command.last()) {
             let found = unlabelled_parts(&text[first.start..last.end]).into_iter();
             ranges.extend(found.map(|it| it.range.start + first.start..it.range.end + first.start));
         }
     }
-    // What a shell would run is no secret, whatever stands before it.
+    // A command substitution is code, not a secret.
     ranges.retain(|range| !["$(", "`", "<("].iter().any(|runs| text[range.clone()].contains(runs)));
     ranges
 }
 
-/// The commands of a script, as ranges of their words without quotes around them.
+/// The commands of a script, as ranges of their words without quotes.
 fn commands(text: &str) -> Vec<Vec<Range<usize>>> {
     let mut commands = vec![Vec::new()];
     let (mut start, mut quote, mut is_escaped) = (None, None, false);
@@ -314,7 +313,7 @@ fn commands(text: &str) -> Vec<Vec<Range<usize>>> {
     commands
 }
 
-/// A word without the quotes around it.
+/// A word without its quotes.
 fn unquoted(text: &str, range: Range<usize>) -> Range<usize> {
     let word = &text[range.clone()];
     let is_quoted = |quote: char| {

@@ -1,4 +1,4 @@
-//! A part of a configuration, as it was written → the same to be shown, without secrets.
+//! A value of a configuration, as written → the same value without secrets, for display.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use super::arguments::{self, text_secrets};
 use super::is_secret_name;
 use super::parts::is_plain;
 
-/// What stands in the place of a secret.
+/// The text that replaces a secret.
 pub(super) const MASK: &str = "***";
 
-/// Maps whose values are nobody's business, whatever their names are.
+/// Maps whose values are all hidden, whatever their names.
 const GIVEN: &[&str] = &["env", "headers"];
 
-/// A value without secrets; `name` is what it is the value of. Variables are shown: they are names.
+/// The value of `name` without secrets. Variables are shown, because they are only names.
 pub(crate) fn mask_value(name: &str, value: &Value) -> Value {
     if is_secret_place(name) {
         return all_masked(name, value);
@@ -35,12 +35,12 @@ pub(crate) fn mask_value(name: &str, value: &Value) -> Value {
     }
 }
 
-/// Whether everything that has this name is a secret, or may be one.
+/// Whether every value of this name is or may be a secret.
 pub(crate) fn is_secret_place(name: &str) -> bool {
     GIVEN.contains(&name) || is_secret_name(name)
 }
 
-/// A list as a command line; its first word is the program where that is not given.
+/// A list as a command line; without a program, its first item is the program.
 fn list(program: &str, items: &[Value]) -> Value {
     let words: Vec<&str> = items.iter().map(|item| item.as_str().unwrap_or("")).collect();
     let secrets = arguments::argument_secrets(program, &words);
@@ -52,7 +52,7 @@ fn list(program: &str, items: &[Value]) -> Value {
     items.collect::<Vec<_>>().into()
 }
 
-/// A value of which every text may be a secret. The names of members are shown.
+/// A value with every text hidden. The names of members are shown.
 fn all_masked(name: &str, value: &Value) -> Value {
     match value {
         Value::String(text) => Value::from(mask_text(text)),
@@ -68,7 +68,7 @@ fn all_masked(name: &str, value: &Value) -> Value {
     }
 }
 
-/// A text without what stands in these ranges.
+/// A text with these ranges replaced.
 fn without(text: &str, mut secrets: Vec<Range<usize>>) -> String {
     let (mut shown, mut at) = (String::new(), 0);
     secrets.retain(|range| !range.is_empty());
@@ -84,7 +84,7 @@ fn without(text: &str, mut secrets: Vec<Range<usize>>) -> String {
     shown + &text[at..]
 }
 
-/// Only the variables of a text.
+/// A text with everything hidden but its variables.
 pub(super) fn mask_text(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -1,9 +1,9 @@
-//! A text of a configuration → the parts of it that are secrets.
+//! A text of a configuration → the parts that are secrets.
 //!
-//! A name says so (`GITHUB_TOKEN=…`, `Authorization: …`, `?api_key=…`, `{"token": "…"}`), or the way a
-//! value looks: a scheme before it, the beginning that some service gives its tokens, a password in an
-//! address, or letters and digits that nobody would choose. One too many costs its user a variable to
-//! set, one too few is out in the world: in doubt it is a secret.
+//! A name marks a secret (`GITHUB_TOKEN=…`, `Authorization: …`, `?api_key=…`, `{"token": "…"}`), or its
+//! look does: a scheme before it, the token prefix of a known service, a password in a URL, or a random
+//! run of letters and digits. In doubt a text counts as a secret: a false alarm costs the user a variable
+//! to set, a miss leaks the secret.
 
 use std::ops::Range;
 
@@ -12,16 +12,16 @@ use super::is_secret_name;
 /// A part of a text that is a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretPart {
-    /// Where it is.
+    /// Its range.
     pub(crate) range: Range<usize>,
-    /// What it is called there, if anything.
+    /// Its name in the text, if it has one.
     pub(crate) name: Option<String>,
 }
 
-/// Words before a credential.
+/// Authentication schemes, which stand before a credential.
 const SCHEMES: &[&str] = &["bearer", "basic", "token", "apikey", "digest", "bot"];
 
-/// Beginnings of tokens that nothing else begins with.
+/// Token prefixes that no ordinary word has.
 const BEGINNINGS: &[&str] = &[
     "sk-",
     "sk_live_",
@@ -52,13 +52,13 @@ const BEGINNINGS: &[&str] = &[
     "whsec_",
 ];
 
-/// Beginnings that other words have too.
+/// Token prefixes that ordinary words have, too.
 const PERHAPS: &[&str] = &["npm_", "hf_", "gsk_", "r8_", "pypi-", "SG.", "fc-"];
 
-/// How long letters and digits in a row are that nobody chose.
+/// The length from which letters and digits in a row count as random.
 const RANDOM_CHARS_MIN: usize = 20;
 
-/// The parts of a text that are secrets; `name` is what the text is the value of.
+/// The secret parts of a text, which is the value of `name`.
 pub(crate) fn secret_parts(name: &str, text: &str) -> Vec<SecretPart> {
     if text.trim().is_empty() || is_plain(name, text) {
         return Vec::new();
@@ -80,7 +80,7 @@ pub(crate) fn secret_parts(name: &str, text: &str) -> Vec<SecretPart> {
     unlabelled_parts(text)
 }
 
-/// The same of a text that is not named as a whole.
+/// The secret parts of a text without a name.
 pub(super) fn unlabelled_parts(text: &str) -> Vec<SecretPart> {
     let mut parts = Vec::new();
     parts.extend(password(text));
@@ -88,7 +88,7 @@ pub(super) fn unlabelled_parts(text: &str) -> Vec<SecretPart> {
     parts
 }
 
-/// Whether a text ends with the name of a secret, which what follows is then.
+/// Whether a text ends with the name of a secret, so that the following text is one.
 pub(crate) fn ends_with_name(text: &str) -> bool {
     let text = text.trim_end_matches(['"', '\'', '\\', ' ']);
     let Some(text) = text.strip_suffix(['=', ':']) else { return false };
@@ -101,13 +101,13 @@ fn shifted(part: SecretPart, by: usize, label: &str) -> SecretPart {
     SecretPart { range, name: part.name.or_else(|| Some(label.to_owned())) }
 }
 
-/// Switches, and how many tokens a model may use, are settings.
+/// Whether a value with a secret's name is a setting: a switch, or a number of model tokens.
 pub(super) fn is_plain(name: &str, text: &str) -> bool {
     let is_count = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     matches!(text, "true" | "false") || (is_count && name.to_lowercase().contains("tokens"))
 }
 
-/// `Bearer ` and the like stay.
+/// The length of a scheme such as `Bearer `, which stays visible.
 fn after_scheme(text: &str) -> usize {
     let start = text.len() - text.trim_start().len();
     match text[start..].split_once(' ') {
@@ -120,12 +120,11 @@ fn is_scheme(word: &str) -> bool {
     SCHEMES.contains(&&*word.to_lowercase())
 }
 
-/// The name that a whole text gives the rest of it, as `NAME=value` and `Name: value` do, and where
-/// that begins.
+/// The name in a text such as `NAME=value` or `Name: value`, and where the value begins.
 fn label<'a>(name: &str, text: &'a str) -> Option<(&'a str, usize)> {
     let end = text.find(|c: char| !is_word(c))?;
     let (label, rest) = text.split_at(end);
-    // `-eNAME=value` of containers is one word.
+    // `-eNAME=value` of container tools is one word.
     let short =
         label.strip_prefix("-e").filter(|name| name.starts_with(|c: char| c.is_uppercase()));
     let label = short.unwrap_or_else(|| label.trim_start_matches('-'));
@@ -140,7 +139,7 @@ fn label<'a>(name: &str, text: &'a str) -> Option<(&'a str, usize)> {
     is_label.then_some((label, end + 1))
 }
 
-/// The password of an address.
+/// The password of a URL.
 fn password(text: &str) -> Option<SecretPart> {
     let start = text.find("://")? + 3;
     let rest = &text[start..];
@@ -148,7 +147,7 @@ fn password(text: &str) -> Option<SecretPart> {
     let is_port = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let login = match authority.rfind('@') {
         Some(end) => &authority[..end],
-        // One with a stroke in it, which should have been escaped.
+        // A password with an unescaped `/`.
         None if authority.split_once(':').is_some_and(|(_, port)| !is_port(port)) => {
             &rest[..rest.rfind('@')?]
         }
@@ -159,12 +158,12 @@ fn password(text: &str) -> Option<SecretPart> {
     (!range.is_empty()).then(|| SecretPart { range, name: Some("password".to_owned()) })
 }
 
-/// What stands together.
+/// Whether a character is part of a word.
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || "_-.+%~".contains(character)
 }
 
-/// A text, word by word.
+/// Scans a text word by word.
 struct WordScanner<'a> {
     text: &'a str,
     is_address: bool,
@@ -190,7 +189,7 @@ impl WordScanner<'_> {
         parts.sort_by_key(|part| part.range.start);
     }
 
-    /// What a word says of the words after it.
+    /// The secret that follows a name or a scheme.
     fn named(&self, start: usize, end: usize) -> Option<SecretPart> {
         let (word, after) = (&self.text[start..end], &self.text[end..]);
         if word.eq_ignore_ascii_case("bearer") || word == "Basic" {
@@ -204,16 +203,16 @@ impl WordScanner<'_> {
             return None;
         }
         let bare = value.trim_start_matches(quotes).trim_start().trim_start_matches(quotes);
-        // The version of an image or a package stands behind a colon, too.
+        // The version of an image or a package follows a colon, too.
         if after.starts_with(':') && bare.len() == value.len() {
             return None;
         }
         self.value(&bare[after_scheme(bare)..], Some(word))
     }
 
-    /// What stands at the beginning of a rest of the text, until something else begins.
+    /// The value at the start of `rest`.
     fn value(&self, rest: &str, name: Option<&str>) -> Option<SecretPart> {
-        // In a list of settings, blanks belong to their values.
+        // In a list of settings, blanks are part of the values.
         let is_list = self.text.contains(';');
         let is_end = |c: char| (c.is_whitespace() && !is_list) || "&;,\"'#\\}".contains(c);
         let start = self.text.len() - rest.len();
@@ -226,7 +225,7 @@ impl WordScanner<'_> {
         let word = &self.text[start..end];
         let padding = self.text[end..].len() - self.text[end..].trim_start_matches('=').len();
         let after = &self.text[end + padding..];
-        // A name that something is given to.
+        // The name before a value.
         if padding > 0 && after.starts_with(is_word) {
             return None;
         }
@@ -236,13 +235,13 @@ impl WordScanner<'_> {
         is_token.then_some(SecretPart { range: start..end + padding, name: None })
     }
 
-    /// Whether it says where something is on this machine, or what is to be installed.
+    /// Whether the text is a path or names a package.
     fn is_path(&self) -> bool {
         let is_drive = self.text.get(1..3).is_some_and(|text| text == ":\\" || text == ":/");
         is_drive || self.text.starts_with(['/', '.', '~', '@']) || self.text.starts_with("file:")
     }
 
-    /// Whether it is the hash of a commit or an image, which makes sure what is run.
+    /// Whether a word is the hash that pins a commit or an image.
     fn is_pin(&self, start: usize, word: &str) -> bool {
         self.text[..start].ends_with(['@', '#', ':'])
             && matches!(word.len(), 40 | 64)
@@ -258,7 +257,7 @@ fn begins_like_token(word: &str) -> bool {
     rest(BEGINNINGS).is_some() || rest(PERHAPS).is_some_and(is_odd)
 }
 
-/// Whether letters and digits stand in a row that nobody chose.
+/// Whether a word is a random run of letters and digits.
 fn is_random(word: &str) -> bool {
     word.split(|c: char| !c.is_ascii_alphanumeric()).any(|run| {
         let digits = run.bytes().filter(u8::is_ascii_digit).count();

@@ -1,8 +1,7 @@
-//! A configuration's text → the same text to be quoted in findings, without secrets.
+//! The text of a configuration → the same text without secrets, for quotes in findings.
 //!
-//! A finding needs the keys and the places, and few values. Only values of fields that are known to
-//! hold no secret are quoted, and those as [`super::masked`] would show them. Every byte keeps its
-//! place, so that findings still point where they did.
+//! Only values of fields that hold no secret are quoted, in the form of [`super::masked`]. Every byte keeps
+//! its position, so that the spans of findings stay valid.
 
 use std::ops::Range;
 
@@ -15,7 +14,7 @@ use super::arguments::{self, text_secrets};
 use super::is_secret_name;
 use super::masked::{MASK, is_secret_place, mask_text};
 
-/// Fields whose values may be quoted. A misspelled `token` is none of them.
+/// Fields whose values may be quoted. A misspelled `token` is not among them.
 const QUOTED: &[&str] = &[
     "allow",
     "allowed_hosts",
@@ -57,7 +56,7 @@ const QUOTED: &[&str] = &[
     "url",
 ];
 
-/// Fields that a misspelled one is sooner taken for.
+/// Secret fields, which a misspelled name is compared with first.
 const NOT_QUOTED: &[&str] = &[
     "api_key",
     "credentials",
@@ -70,16 +69,16 @@ const NOT_QUOTED: &[&str] = &[
     "token",
 ];
 
-/// A misspelled name that is shorter could be meant as another one, too.
+/// Shorter names are too short to be recognised when misspelled.
 const MISSPELLED_BYTES_MIN: usize = 8;
 
-/// A shorter secret is looked for only where a message quotes something: it could be an ordinary word.
+/// A shorter secret is searched for only in the quotes of a message: it could be an ordinary word.
 const SOUGHT_BYTES_MIN: usize = 8;
 
-/// A secret that is still shorter is not looked for at all.
+/// An even shorter secret is not searched for.
 const QUOTED_BYTES_MIN: usize = 4;
 
-/// The text and the findings without secrets; `given` is what the environment gave to the configuration.
+/// The text and the findings without secrets; `given` are the expanded variables.
 pub(crate) fn quote_redacted(
     source: &Source,
     mut findings: Vec<Diagnostic>,
@@ -101,16 +100,16 @@ pub(crate) fn quote_redacted(
         let again = text.match_indices(&**secret).map(|(at, found)| at..at + found.len());
         hidden.ranges.extend(again);
     }
-    let clean = |said: &mut String| *said = cleaned(said, &hidden.texts);
+    let clean = |text: &mut String| *text = cleaned(text, &hidden.texts);
     for finding in &mut findings {
         clean(&mut finding.message);
         finding.help.iter_mut().for_each(clean);
         finding.related.iter_mut().for_each(|(_, label)| clean(label));
     }
-    (Source::new(source.name().to_string(), blotted(text, &hidden.ranges)), findings)
+    (Source::new(source.name().to_string(), masked(text, &hidden.ranges)), findings)
 }
 
-/// A message without secrets. What it quotes stands between backticks.
+/// A message without secrets. Its quotes are between backticks.
 fn cleaned(message: &str, secrets: &[String]) -> String {
     let segment = |(at, segment): (usize, &str)| {
         let mut segment = segment.to_owned();
@@ -122,18 +121,18 @@ fn cleaned(message: &str, secrets: &[String]) -> String {
     message.split('`').enumerate().map(segment).collect::<Vec<_>>().join("`")
 }
 
-/// What of a text is not quoted.
+/// The ranges of a text that are hidden.
 #[derive(Default)]
 struct HiddenRanges {
     ranges: Vec<Range<usize>>,
-    /// The values that are hidden, which a message may hold.
+    /// The hidden values, which messages may contain.
     texts: Vec<String>,
-    /// Where keys and values are; comments are elsewhere.
+    /// The ranges of keys and values; everything else may be a comment.
     known: Vec<Range<usize>>,
 }
 
 impl HiddenRanges {
-    /// Hides the secrets of a value; `name` is the field that it is the value of.
+    /// Hides the secrets of the value of `name`.
     fn node(&mut self, name: &str, node: &Node, is_secret: bool) {
         let is_secret = is_secret || is_secret_place(name);
         match &node.kind {
@@ -178,7 +177,7 @@ impl HiddenRanges {
         }
     }
 
-    /// Hides comments: whatever was tried may stand there.
+    /// Hides comments, which may hold old values.
     fn comments(&mut self, text: &str) {
         self.known.sort_by_key(|range| range.start);
         let mut known = self.known.iter().peekable();
@@ -195,7 +194,7 @@ impl HiddenRanges {
         }
     }
 
-    /// Hides everything but brackets and the keys at the beginnings of lines, where a text cannot be read.
+    /// For a text that cannot be parsed: hides everything but brackets and keys at the start of lines.
     fn lines(&mut self, text: &str) {
         let mut start = 0;
         for line in text.split_inclusive('\n') {
@@ -205,7 +204,7 @@ impl HiddenRanges {
             let rest = inner[end..].trim_start_matches(['"', '\'']);
             let is_key = rest.strip_prefix(':').is_some_and(|it| it.trim_start().len() < it.len());
             let shown = if is_key { line.len() - rest.len() + 1 } else { line.len() - inner.len() };
-            // Brackets stay: one of them may be the mistake.
+            // Brackets stay: one of them may be the error.
             let others = line[shown..].split_inclusive(['{', '}', '[', ']']);
             let mut at = start + shown;
             for part in others {
@@ -218,22 +217,22 @@ impl HiddenRanges {
     }
 }
 
-/// Whether the values of a field may be quoted: one of ours, or what is meant as such.
+/// Whether the values of a field may be quoted: a known field, or a misspelling of one.
 fn is_quoted(name: &str) -> bool {
     let all = NOT_QUOTED.iter().chain(QUOTED).copied();
     let is_meant = || nearest_name(name, all).is_some_and(|near| QUOTED.contains(&near));
     QUOTED.contains(&name) || (name.len() >= MISSPELLED_BYTES_MIN && is_meant())
 }
 
-/// Whether a value that stands in no secret place holds a secret, or names one.
+/// Whether a value of an ordinary field holds or names a secret.
 fn holds_secret(name: &str, kind: &NodeKind) -> bool {
     let NodeKind::String(text) = kind else { return false };
     let is_word = |c: char| c.is_alphanumeric() || "_-".contains(c);
     text.split(|c| !is_word(c)).any(is_secret_name) || !text_secrets(name, text).is_empty()
 }
 
-/// The text with `*` in the place of each byte in these ranges. Lines and blanks stay.
-fn blotted(text: &str, ranges: &[Range<usize>]) -> String {
+/// The text with each byte of these ranges replaced by `*`. Line breaks and blanks stay.
+fn masked(text: &str, ranges: &[Range<usize>]) -> String {
     let mut bytes = text.as_bytes().to_vec();
     for range in ranges {
         for byte in bytes.get_mut(range.clone()).into_iter().flatten() {
@@ -242,6 +241,6 @@ fn blotted(text: &str, ranges: &[Range<usize>]) -> String {
             }
         }
     }
-    // Ranges begin and end with characters; if one did not, nothing is quoted.
+    // Ranges lie on character boundaries; if one did not, nothing is quoted.
     String::from_utf8(bytes).unwrap_or_else(|_| "*".repeat(text.len()))
 }

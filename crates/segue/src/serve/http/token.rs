@@ -12,22 +12,13 @@ use segue_core::access::{Principal, THIS_MACHINE, TOKEN_BEARER, is_unexpired};
 use segue_core::tool::hex_digest;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
+pub use crate::config::tokens::{PrincipalToken as Key, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
+
 use super::oidc::{Issuer, looks_signed};
 use super::pass::Pass;
 
 /// The file in the data folder that holds the hash.
 const FILE: &str = "server-token";
-
-/// A token, by its hash, and who comes with it.
-#[derive(Clone, Debug)]
-pub struct Key {
-    /// SHA-256 in lower-case hex.
-    pub hash: Arc<str>,
-    /// Who it is.
-    pub principal: Principal,
-    /// When it stops being good, in milliseconds since 1970.
-    pub expires_ms: Option<u64>,
-}
 
 impl Key {
     /// A token of the administrator.
@@ -173,20 +164,6 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
         .ok_or(Refusal::Unknown)?;
     if scheme.eq_ignore_ascii_case("bearer") { Ok(token.trim()) } else { Err(Refusal::Unknown) }
 }
-
-/// Whether a text is a SHA-256 in hex.
-pub fn is_hash(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-/// The shortest token that lets anybody in: a shorter one is a word that could be guessed.
-pub const TOKEN_CHARS_MIN: usize = 32;
-
-/// What is said of a token that is too short, and how to have a better one.
-pub const TOO_SHORT: (&str, &str) = (
-    "the token is too short: 32 characters are the least",
-    "`openssl rand -hex 32` makes one; without `server.token`, `segue serve` makes one up and shows it once",
-);
 
 /// A new token: 244 random bits.
 pub fn made_up() -> String {

@@ -1,4 +1,4 @@
-//! A caller that wants more than its rights, as a principal with `look` and `run` over REST,
+//! A caller that wants more than its rights, as a principal with `read` and `run` over REST,
 //! GraphQL and MCP, and as a host on stdio that cannot ask a person: every attempt is refused with
 //! its reason, and no file changes.
 
@@ -53,9 +53,9 @@ const SERVED: &[(&str, &str)] = &[
 
 /// Principals, their rights, and their tokens.
 const RUNNER: (&str, &str, &str) =
-    ("runner", "look, run", "runner-token-of-more-than-32-characters");
+    ("runner", "read, run", "runner-token-of-more-than-32-characters");
 const ADA: (&str, &str, &str) =
-    ("ada", "look, run, change", "ada-token-of-more-than-thirty-two-chars");
+    ("ada", "read, run, write", "ada-token-of-more-than-thirty-two-chars");
 const SCRAPER: (&str, &str, &str) =
     ("scraper", "metrics", "scraper-token-of-more-than-32-characters");
 

@@ -249,7 +249,7 @@ fn a_token_is_told_once_and_lasts() {
     let done = world.segue(&serve).exits(2);
     assert!(done.stderr.contains("the configuration has one"), "{}", done.stderr);
     let named = world.segue(&["serve", "--listen", "example.org:1"]).exits(2);
-    assert!(named.stderr.contains("`example.org:1` is no address"), "{}", named.stderr);
+    assert!(named.stderr.contains("`example.org:1` is not an address"), "{}", named.stderr);
 }
 
 /// Over TLS with a certificate of our own, and not without.
@@ -307,7 +307,7 @@ fn a_token_that_could_be_guessed_is_refused() {
         assert!(said.contains("32 characters"), "{said}");
     }
     let world = World::new();
-    world.file("segue.yaml", "server:\n  principals:\n    a: { token: '${A}', rights: [look] }\n");
+    world.file("segue.yaml", "server:\n  principals:\n    a: { token: '${A}', rights: [read] }\n");
     let mut serve = world.command(crate::support::SEGUE);
     serve.args(["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).env("A", "short");
     let said = crate::support::Done::of(serve.output().unwrap()).exits(2).stderr;

@@ -106,8 +106,8 @@ fn ec_key(id: &str, key: &EcdsaKeyPair) -> Json {
 fn served(issuer: &Issuer) -> (World, Served) {
     let world = world(&format!(
         "toolsets: {{ calm: {{ allow: [echo] }}, wild: {{ allow: [sleep] }} }}\nserver:\n  token: open-sesame-open-sesame-open-sesame\n  oidc:\n    issuer: {}\n    \
-         audience: {AUDIENCE}\n    scopes:\n      segue:read: {{ rights: [look] }}\n      segue:run: {{ rights: [run, compose] }}\n      \
-         segue:calm: {{ rights: [look, run, compose], toolset: calm }}\n      \
+         audience: {AUDIENCE}\n    scopes:\n      segue:read: {{ rights: [read] }}\n      segue:run: {{ rights: [run, compose] }}\n      \
+         segue:calm: {{ rights: [read, run, compose], toolset: calm }}\n      \
          segue:wild: {{ rights: [run], toolset: wild }}\n",
         issuer.address
     ));

@@ -153,7 +153,7 @@ fn a_plan_is_whoever_s_asked_for_it() {
     let mut config: Json = serde_json::from_str(&config).unwrap();
     let key = |name: &str| {
         let hash = hex_digest(name.as_bytes());
-        json!({ "token": format!("sha256:{hash}"), "rights": ["look", "run", "compose", "change"] })
+        json!({ "token": format!("sha256:{hash}"), "rights": ["read", "run", "compose", "write"] })
     };
     let principals = json!({ "ada": key("ada"), "bob": key("bob") });
     config["server"] = json!({ "token": TOKEN, "principals": principals });

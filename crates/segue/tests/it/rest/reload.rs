@@ -82,7 +82,7 @@ fn a_configuration_changes_under_runs() {
             "server: { token: open-sesame-open-sesame-open-sesame }\nlimits: { served_body_bytes_max: 2000 }\n",
         ),
     );
-    served.said("the configuration was read again");
+    served.said("configuration reloaded");
     let ids = tool_ids(&served);
     assert!(ids.iter().any(|id| id == "second:twice"), "{ids:?}");
     assert!(!ids.iter().any(|id| id.starts_with("first:")), "{ids:?}");
@@ -130,7 +130,7 @@ fn a_server_that_is_kept_learns_new_secrets() {
     let second = config("second", "").replace("compositions: ['lib/*.yaml']\nmcpServers:\n", "");
     let first = config("first", "");
     world.file("segue.yaml", format!("{first}{second}{more}{TOKENS}"));
-    served.said("the configuration was read again");
+    served.said("configuration reloaded");
     let view =
         served.post(&format!("/api/v1/runs/{waits}/approve"), &json!({ "approved": true })).is(200);
     assert_eq!(view["results"]["b"]["text"], "it is «secret»", "{view}");
@@ -146,7 +146,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     served.said("the one before stays");
     assert!(tool_ids(&served).iter().any(|id| id == "first:twice"));
     world.file("segue.yaml", config("second", TOKENS));
-    served.said("the configuration was read again");
+    served.said("configuration reloaded");
     assert!(tool_ids(&served).iter().any(|id| id == "second:twice"));
 }
 
@@ -174,7 +174,7 @@ fn a_hangup_reads_the_configuration_again() {
     world.file("segue.yaml", config("first", &format!("server: {{ token: {CHANGED} }}\n")));
     let pid = rustix::process::Pid::from_raw(served.pid().try_into().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
-    served.said("the configuration was read again");
+    served.said("configuration reloaded");
     assert_eq!((ready(TOKEN), ready(CHANGED)), (401, 200));
     open.write_all(again.as_bytes()).unwrap();
     let mut rest = String::new();
@@ -223,7 +223,7 @@ fn streams_end_with_their_token() {
         })
         .collect();
     world.file("segue.yaml", config("first", &format!("server: {{ token: {CHANGED} }}\n")));
-    served.said("the configuration was read again");
+    served.said("configuration reloaded");
     for (stream, (_, path, _)) in streams.iter_mut().zip(&asked) {
         let mut rest = String::new();
         stream.read_to_string(&mut rest).unwrap_or_else(|error| panic!("{path}: {error}"));

@@ -28,17 +28,17 @@ steps: [ { id: a, tool: nap } ]
 /// Principals by name, with their rights and what else is said of them. Their tokens are their names
 /// and `-token`.
 const PRINCIPALS: &[(&str, &str, &str)] = &[
-    ("ada", "look, run, compose, approve, change", ""),
-    ("bob", "look, run, compose, approve, change", ""),
-    ("looker", "look", ""),
+    ("ada", "read, run, compose, approve, write", ""),
+    ("bob", "read, run, compose, approve, write", ""),
+    ("looker", "read", ""),
     ("runner", "run", ""),
     ("composer", "compose", ""),
     ("approver", "approve", ""),
-    ("keeper", "change", ""),
+    ("keeper", "write", ""),
     ("scraper", "metrics", ""),
     ("root", "admin", ""),
     ("old", "admin", ", expires: '2020-01-01T00:00:00Z'"),
-    ("held", "look, run, compose, approve", ", toolset: calm"),
+    ("held", "read, run, compose, approve", ", toolset: calm"),
 ];
 
 fn principals() -> String {
@@ -472,13 +472,13 @@ fn a_run_stays_within_its_toolset() {
 #[test]
 fn a_token_is_made_for_somebody() {
     let world = world(&principals());
-    let args = ["--config", "segue.yaml", "serve", "token", "ci", "--rights", "look,run"];
+    let args = ["--config", "segue.yaml", "serve", "token", "ci", "--rights", "read,run"];
     let made =
         world.segue(&[&args[..], &["--expires", "30d", "--toolset", "calm"]].concat()).exits(0);
     let token = made.stderr.split("token: ").nth(1).unwrap().split(' ').next().unwrap();
     assert!(!made.stdout.contains(token));
     let entry = made.stdout.trim();
-    assert!(entry.contains("toolset: calm") && entry.contains("rights: [look, run]"), "{entry}");
+    assert!(entry.contains("toolset: calm") && entry.contains("rights: [read, run]"), "{entry}");
     world.file("segue.yaml", format!("{}{}    {entry}\n", crate::serve::CONFIG, principals()));
     let served = Served::start(&world, "memory", &[]);
     let bearer = format!("Bearer {token}");
@@ -497,27 +497,27 @@ fn a_token_is_made_for_somebody() {
 fn mistakes_about_principals_are_said() {
     let hash = hex_digest(b"x");
     for (entry, said) in [
-        ("a: { token: secret, rights: [look] }", "`token` is `sha256:`"),
-        ("a: { rights: [look] }", "needs a `token`"),
-        (&*format!("a: {{ token: 'sha256:{hash}' }}"), "`rights` are needed"),
+        ("a: { token: secret, rights: [read] }", "`token` is `sha256:`"),
+        ("a: { rights: [read] }", "needs a `token`"),
+        (&*format!("a: {{ token: 'sha256:{hash}' }}"), "`rights` is required"),
         (&*format!("a: {{ token: 'sha256:{hash}', rights: [fly] }}"), "there is no right `fly`"),
         (
-            &*format!("a: {{ token: 'sha256:{hash}', rights: [look], toolset: x }}"),
+            &*format!("a: {{ token: 'sha256:{hash}', rights: [read], toolset: x }}"),
             "there is no toolset `x`",
         ),
         (
-            &*format!("a: {{ token: 'sha256:{hash}', rights: [look], expires: soon }}"),
-            "is no moment",
+            &*format!("a: {{ token: 'sha256:{hash}', rights: [read], expires: soon }}"),
+            "is not a time",
         ),
-        (&*format!("A B: {{ token: 'sha256:{hash}', rights: [look] }}"), "a principal's name"),
+        (&*format!("A B: {{ token: 'sha256:{hash}', rights: [read] }}"), "a principal's name"),
         (
             &*format!(
-                "a: {{ token: 'sha256:{hash}', rights: [look] }}\n    b: {{ token: 'sha256:{hash}', rights: [look] }}"
+                "a: {{ token: 'sha256:{hash}', rights: [read] }}\n    b: {{ token: 'sha256:{hash}', rights: [read] }}"
             ),
             "has the same token",
         ),
         (
-            &*format!("a: {{ token: 'sha256:{hash}', rights: [look] }}\n  token: x"),
+            &*format!("a: {{ token: 'sha256:{hash}', rights: [read] }}\n  token: x"),
             "the administrator has the same token",
         ),
     ] {
@@ -529,12 +529,12 @@ fn mistakes_about_principals_are_said() {
     }
     // So is the token that is kept.
     let world = World::new();
-    let entry = format!("a: {{ token: 'sha256:{hash}', rights: [look] }}");
+    let entry = format!("a: {{ token: 'sha256:{hash}', rights: [read] }}");
     world.file("segue.yaml", format!("server:\n  principals:\n    {entry}\n"));
     let data = world.folder().with_file_name("home").join("data/segue");
     std::fs::create_dir_all(&data).unwrap();
     std::fs::write(data.join("server-token"), &hash).unwrap();
     let done =
         world.segue(&["--config", "segue.yaml", "serve", "--listen", "127.0.0.1:0"]).exits(2);
-    assert!(done.stderr.contains("come with the same token"), "{}", done.stderr);
+    assert!(done.stderr.contains("have the same token"), "{}", done.stderr);
 }

@@ -85,7 +85,7 @@ fn graphql(request: &Json) -> Json {
 /// in no place of a composition, and not by storing it as a template first.
 #[test]
 fn without_compose_nothing_that_one_wrote_runs() {
-    let (world, served) = served(&[("reader", "look, run, change")]);
+    let (world, served) = served(&[("reader", "read, run, write")]);
     for (place, composition) in places("command:mark") {
         let request = json!({ "composition": composition });
         let problem = served.post_as("reader", EXECUTE, &request).is_problem(403, "unauthorized");
@@ -173,7 +173,7 @@ fn a_host_composes_of_reads_and_of_what_is_served() {
 /// D3: a composition that a run makes of its input is its caller's own, also in what the operator serves.
 #[test]
 fn what_a_served_composition_expands_is_its_callers() {
-    let (world, served) = served(&[("reader", "look, run"), ("author", "look, run, compose")]);
+    let (world, served) = served(&[("reader", "read, run"), ("author", "read, run, compose")]);
     let made = |tool: &str| json!({ "name": "made", "steps": [{ "id": "a", "tool": tool }] });
     let request = |tool: &str| json!({ "name": "do-it", "input": { "plan": made(tool) } });
     let is_refused = |answer: &Json| {
@@ -204,7 +204,7 @@ fn what_a_served_composition_expands_is_its_callers() {
 #[test]
 fn what_a_run_expands_after_a_restart_is_its_callers() {
     let mut server = format!("server:\n  token: {TOKEN}\n  principals:\n");
-    server.push_str(&entry("reader", "look, run", ""));
+    server.push_str(&entry("reader", "read, run", ""));
     let world = world(&server);
     world.file(
         "lib/later.yaml",
@@ -228,7 +228,7 @@ fn what_a_run_expands_after_a_restart_is_its_callers() {
 /// caller without it is not asked, and the run waits for one who has it.
 #[test]
 fn consent_is_a_right_of_its_own() {
-    let (world, served) = served(&[("reader", "look, run")]);
+    let (world, served) = served(&[("reader", "read, run")]);
     let approved = json!({ "name": "erase-it", "options": { "approved": true } });
     let problem = served.post_as("reader", EXECUTE, &approved).is_problem(403, "unauthorized");
     assert!(problem["detail"].as_str().unwrap().contains("`approve`"), "{problem}");
@@ -276,7 +276,7 @@ fn consent_is_a_right_of_its_own() {
 /// D4: the one question of an atomic composition lists what its calls are given, too.
 #[test]
 fn a_question_for_all_calls_lists_their_arguments() {
-    let (world, served) = served(&[("reader", "look, run")]);
+    let (world, served) = served(&[("reader", "read, run")]);
     world.file(
         "lib/tidy.yaml",
         "name: tidy\natomic: true\nsteps:\n\
@@ -309,7 +309,7 @@ fn checkpoints_are_not_there_for_anybody_else() {
          \x20 - { id: b, tool: checkpoint_list }\n",
     );
     let mut server = format!("{CONFIG}server:\n  token: {TOKEN}\n  principals:\n");
-    server.extend(["ada", "bob"].map(|name| entry(name, "look, run", "")));
+    server.extend(["ada", "bob"].map(|name| entry(name, "read, run", "")));
     world.file("segue.yaml", server);
     let served = Served::start(&world, "sqlite:runs.db", &[]);
     served.post_as("ada", EXECUTE, &json!({ "name": "keep" })).is(200);

@@ -5,40 +5,39 @@ use std::time::Duration;
 
 use segue_runtime::store::Store;
 
-use super::print_status;
+use crate::print::print_status;
 
-/// Ends when somebody wants the process to end: Ctrl-C, a terminal that closes, a supervisor. The
-/// second time the process ends at once.
-pub(super) fn interrupted(store: &Arc<dyn Store>) -> impl Future<Output = ()> + use<> {
+/// Completes when the process should end: on Ctrl-C, SIGTERM or SIGHUP. A second signal ends the process
+/// at once.
+pub(crate) fn interrupted(store: &Arc<dyn Store>) -> impl Future<Output = ()> + use<> {
     let store = store.clone();
     async move {
         signalled(true).await;
-        second_time_at_once(store);
+        exit_on_second_signal(store);
     }
 }
 
-/// The same for what is served: a terminal that closes ends it, and any other hangup means something else.
-pub(super) async fn interrupted_for_good(store: Arc<dyn Store>) {
+/// The same for `segue serve`, where SIGHUP has the configuration read again ([`HangupSignals`]).
+pub(crate) async fn interrupted_except_hangup(store: Arc<dyn Store>) {
     signalled(false).await;
-    second_time_at_once(store);
+    exit_on_second_signal(store);
 }
 
-/// How long the store has to release the runs of a process that ends at once.
-const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+/// How long the store may take to release the runs of a process that ends at once.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(1);
 
-fn second_time_at_once(store: Arc<dyn Store>) {
+fn exit_on_second_signal(store: Arc<dyn Store>) {
     print_status("stopping; press Ctrl-C again to stop at once");
     tokio::spawn(async move {
         signalled(true).await;
-        // Else the next process takes its runs for those of a process that died, which counts against
-        // them.
-        let _ = tokio::time::timeout(RELEASED_WITHIN, store.release_all()).await;
+        // Without a release the next process counts these runs as crashed.
+        let _ = tokio::time::timeout(RELEASE_TIMEOUT, store.release_all()).await;
         std::process::exit(130);
     });
 }
 
 #[cfg(unix)]
-async fn signalled(is_hangup_one: bool) {
+async fn signalled(with_hangup: bool) {
     use tokio::signal::unix::{SignalKind, signal};
     let (terminate, hangup) = (signal(SignalKind::terminate()), signal(SignalKind::hangup()));
     let (Ok(mut terminate), Ok(mut hangup)) = (terminate, hangup) else {
@@ -47,36 +46,36 @@ async fn signalled(is_hangup_one: bool) {
     tokio::select! {
         Ok(()) = tokio::signal::ctrl_c() => {}
         _ = terminate.recv() => {}
-        _ = hangup.recv(), if is_hangup_one => {}
+        _ = hangup.recv(), if with_hangup => {}
     }
 }
 
-/// Comes with every hangup. A terminal that has closed is told from somebody's signal by being gone.
+/// SIGHUP: either the terminal closed, or an operator wants the configuration read again.
 #[cfg(unix)]
-pub(super) struct HangupSignals {
+pub(crate) struct HangupSignals {
     signals: Option<tokio::signal::unix::Signal>,
     was_terminal: bool,
 }
 
 /// What a hangup means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hangup {
-    /// Somebody wants the configuration to be read again.
+pub(crate) enum Hangup {
+    /// Read the configuration again.
     Reload,
-    /// The terminal is gone.
+    /// The terminal closed: end.
     Leave,
 }
 
 #[cfg(unix)]
 impl HangupSignals {
-    pub(super) fn new() -> HangupSignals {
+    pub(crate) fn new() -> HangupSignals {
         use std::io::IsTerminal as _;
         use tokio::signal::unix::{SignalKind, signal};
         let was_terminal = std::io::stderr().is_terminal();
         HangupSignals { signals: signal(SignalKind::hangup()).ok(), was_terminal }
     }
 
-    pub(super) async fn next(&mut self) -> Hangup {
+    pub(crate) async fn next(&mut self) -> Hangup {
         use std::io::IsTerminal as _;
         match &mut self.signals {
             Some(signals) => drop(signals.recv().await),
@@ -87,23 +86,23 @@ impl HangupSignals {
     }
 }
 
-/// There are none.
+/// Other systems have no SIGHUP.
 #[cfg(not(unix))]
-pub(super) struct HangupSignals;
+pub(crate) struct HangupSignals;
 
 #[cfg(not(unix))]
 impl HangupSignals {
-    pub(super) fn new() -> HangupSignals {
+    pub(crate) fn new() -> HangupSignals {
         HangupSignals
     }
 
-    pub(super) async fn next(&mut self) -> Hangup {
+    pub(crate) async fn next(&mut self) -> Hangup {
         std::future::pending().await
     }
 }
 
 #[cfg(not(unix))]
-async fn signalled(_is_hangup_one: bool) {
+async fn signalled(_with_hangup: bool) {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }

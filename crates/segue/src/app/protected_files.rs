@@ -1,4 +1,4 @@
-//! What of a configuration is Segue's own, so that its file tools do not touch it.
+//! The files that Segue's own file tools must not touch: configuration, keys, stores and programs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,12 +7,11 @@ use segue_runtime::tools::builtin::ProtectedFiles;
 use segue_runtime::tools::mcp::ServerTransport;
 use segue_runtime::tools::started_folder;
 
-use super::app::store_file;
-use super::upstream::configured;
-use crate::config::documents::whole_pattern;
+use super::configured_servers;
+use crate::config::documents::absolute_pattern;
 use crate::config::{Config, data_folder, user_config};
 
-/// Everything that Segue reads to know what it may do, and keeps.
+/// The files that decide what Segue may do, and those that hold its data.
 pub(super) fn protected_files(config: &Config) -> ProtectedFiles {
     let project = config.project.as_ref().map(|project| project.file.clone());
     let key = config.server.tls.as_ref().map(|tls| tls.key.clone());
@@ -23,21 +22,21 @@ pub(super) fn protected_files(config: &Config) -> ProtectedFiles {
     ProtectedFiles {
         private: config.file.clone().into_iter().chain(project).chain(key).collect(),
         folders: data_folder().into_iter().chain(user).chain(started_folder()).collect(),
-        stores: store_file(&config.store).into_iter().collect(),
+        stores: config.store.file().into_iter().collect(),
         programs: programs(config),
-        documents: patterns.map(|pattern| whole_pattern(&folder, pattern)).collect(),
+        documents: patterns.map(|pattern| absolute_pattern(&folder, pattern)).collect(),
     }
 }
 
-/// Programs that are started by their path, and files that they are given by name: whoever could
-/// change a script would have it run.
+/// Programs that are started by their path, and files among their arguments. A tool that could change
+/// a script could have it run.
 fn programs(config: &Config) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for command in config.commands.values() {
         let words = command.argv.iter().filter_map(Value::as_str);
         found.extend(words.filter_map(|word| file_of(word, command.cwd.as_deref())));
     }
-    for (server, _) in configured(config) {
+    for (server, _) in configured_servers(config) {
         if let ServerTransport::Stdio(stdio) = &server.reach {
             let words = std::iter::once(&stdio.command).chain(&stdio.args);
             found.extend(words.filter_map(|word| file_of(word, stdio.cwd.as_deref())));
@@ -48,7 +47,7 @@ fn programs(config: &Config) -> Vec<PathBuf> {
 
 fn file_of(word: &str, folder: Option<&Path>) -> Option<PathBuf> {
     let path = folder.unwrap_or(Path::new("")).join(word);
-    // A path need not be there yet: whoever writes it would be started.
+    // A path without a file counts, too: a tool could write a program there.
     let is_path = word.contains('/') && !word.contains("{{") && !path.is_dir();
     (is_path || path.is_file()).then_some(path)
 }

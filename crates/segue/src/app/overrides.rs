@@ -1,4 +1,4 @@
-//! What `tools` of a configuration says of tools → the tools.
+//! Applies `tools` of a configuration to the tools.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use segue_core::diagnostic::nearest_name;
 use segue_core::tool::ToolSpec;
 use segue_runtime::tools::Tool;
 
-use super::upstream::UpstreamServers;
+use super::UpstreamServers;
 use crate::config::{Config, ToolOverride};
 
-/// Changes tools as a configuration wants it. What is odd about that is returned; the error is a
-/// mistake in the configuration.
+/// Applies the configured overrides to the tools. Returns notes for people; the error is a mistake in
+/// the configuration.
 pub(super) fn apply(
     config: &Config,
     tools: &mut [Tool],
@@ -20,20 +20,20 @@ pub(super) fn apply(
     for (name, known) in &config.tools {
         match tools.iter_mut().find(|tool| matches(tool, name)) {
             Some(tool) => apply_override(tool, known),
-            None => notes.extend(missing(tools, name, known, upstream)?),
+            None => notes.extend(missing_tool(tools, name, known, upstream)?),
         }
     }
     Ok(notes)
 }
 
-/// Whether a name in `tools` means this tool.
+/// Whether a key of `tools` names this tool, by its id or its short name.
 pub(super) fn matches(tool: &Tool, name: &str) -> bool {
     tool.spec.id.as_str() == name || tool.spec.id.name() == name
 }
 
-/// A tool that `tools` speaks of and that is not there is a mistake, unless a server may have it that
-/// this command does not ask. One that did not have it when it was last seen is worth a note.
-fn missing(
+/// An override for a tool that does not exist is a mistake, unless a server that this command does not
+/// start may have the tool. If that server did not list it last time, a note says so.
+fn missing_tool(
     tools: &[Tool],
     name: &str,
     known: &ToolOverride,
@@ -42,30 +42,29 @@ fn missing(
     let place = &known.place;
     let is_listed =
         |server: &str, short: &str| upstream.listed.get(server).map(|names| names.contains(short));
-    let is_in_doubt = match name.split_once(':') {
+    let may_exist = match name.split_once(':') {
         _ if upstream.unavailable().changed_tool(name).is_some() => true,
         Some((server, short)) if upstream.is_server(server) => match is_listed(server, short) {
             Some(is_listed) => is_listed,
             None if tools.iter().any(|tool| tool.spec.id.namespace() == server) => {
                 return Ok(Some(format!(
-                    "{place}: `tools` speaks of `{name}`, which `{server}` did not have when it was \
-                     last seen"
+                    "{place}: `tools` names `{name}`, which `{server}` did not list last time"
                 )));
             }
             None => true,
         },
         Some(_) => false,
         None => {
-            let unheard = |server: &Arc<str>| is_listed(server, name) != Some(false);
-            upstream.servers().any(|server| unheard(server.name())) || !upstream.failed.is_empty()
+            let may_have = |server: &Arc<str>| is_listed(server, name) != Some(false);
+            upstream.servers().any(|server| may_have(server.name())) || !upstream.failed.is_empty()
         }
     };
-    if is_in_doubt {
+    if may_exist {
         return Ok(None);
     }
     let near = nearest_name(name, tools.iter().map(|tool| tool.spec.id.as_str()));
     let near = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
-    Err(format!("{place}: `tools` speaks of `{name}`, which does not exist{near}"))
+    Err(format!("{place}: `tools` names `{name}`, which does not exist{near}"))
 }
 
 fn apply_override(tool: &mut Tool, known: &ToolOverride) {

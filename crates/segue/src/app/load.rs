@@ -1,0 +1,61 @@
+//! Loads the configuration for a command, and prints the notes about it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use segue_runtime::tools::redact::Secrets;
+
+use super::{AppError, AppOptions};
+use crate::config::{self, Config, Loaded, StoreLocation, TrustFile, is_safe_part};
+use crate::observe::log;
+use crate::print::{TerminalStyle, display_path, print_status, render};
+
+/// Loads the configuration.
+pub(crate) fn load_config(options: &AppOptions) -> Result<Config, AppError> {
+    accept(options, config::load(options.config.as_deref())?)
+}
+
+/// Loads the configuration for a command that only shows its grants: no variable is expanded.
+pub(crate) fn load_config_as_written(options: &AppOptions) -> Result<Config, AppError> {
+    accept(options, config::load_as_written(options.config.as_deref())?)
+}
+
+/// Prints warnings, hides the configuration's secrets from the log, and applies `--store`.
+fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
+    let Loaded { mut config, source, diagnostics } = loaded;
+    if let Some(source) = source.filter(|_| !options.quiet) {
+        let style = TerminalStyle::of_stderr();
+        diagnostics.iter().for_each(|d| print_status(&render(d, &source, style)));
+    }
+    log::redact(Secrets::new(config.secrets.iter().cloned()));
+    if !options.quiet && !TrustFile::load().allows(&config) {
+        print_status(&untrusted_note(&config));
+    }
+    if let Some(store) = &options.store {
+        config.store = StoreLocation::parse(store, Path::new(""))?;
+    }
+    Ok(config)
+}
+
+/// The note about the parts of an untrusted configuration that have no effect yet.
+fn untrusted_note(config: &Config) -> String {
+    let file = config.file.as_deref().unwrap_or(Path::new("segue.yaml"));
+    let part = |part: &Arc<str>| match &**part {
+        // A root inside the working directory needs no trust.
+        "builtins" if config.files_root.is_some() => "`builtins` (except `files.root`)".to_owned(),
+        part if is_safe_part(part) => format!("`${{…}}` in `{part}`"),
+        part => format!("`{part}`"),
+    };
+    let parts: Vec<String> = config.grants.parts.iter().map(part).collect();
+    let (parts, verb) = match &*parts {
+        [before @ .., last] if !before.is_empty() => {
+            (format!("{} and {last}", before.join(", ")), "have")
+        }
+        one => (one.concat(), "has"),
+    };
+    format!(
+        "note: `{}` was found here and is not trusted, so {parts} {verb} no effect: read it, then run \
+         `segue trust`",
+        display_path(file)
+    )
+}

@@ -1,0 +1,76 @@
+//! The run service of a command that serves: started, recovered after a crash, and pruned.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_runtime::driver::now_ms;
+use segue_runtime::store::Retention;
+
+use super::{App, AppError};
+use crate::config::{Config, RunRetention};
+use crate::observe::Observers;
+use crate::print::{print_error, print_status};
+use crate::serve::hall::Hall;
+use crate::serve::threads::Pools;
+
+/// The time between two searches for runs to delete.
+const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
+
+/// Starts the threads of a server.
+pub(crate) fn start_threads() -> Result<Pools, AppError> {
+    Pools::start().map_err(|error| AppError::new(format!("cannot start threads: {error}"), None))
+}
+
+/// The service over a configured engine. A composition cannot take one of the `reserved` tool names.
+pub(crate) fn run_service(
+    app: &App,
+    pools: &Pools,
+    observers: Observers,
+    reserved: BTreeSet<&'static str>,
+) -> Arc<Hall> {
+    let (engine, library, toolsets) =
+        (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
+    Hall::new(engine, library, toolsets, reserved, pools.threads(), observers)
+}
+
+/// Resumes interrupted runs whose servers are ready; with `ready`, only those that waited for one of
+/// these servers. A client that asks for such a run finds it under way.
+pub(crate) async fn recover(app: &App, service: &Arc<Hall>, ready: Option<&BTreeSet<Arc<str>>>) {
+    match service.recover(&app.upstream.pending(), ready).await {
+        Ok(count) if app.options.verbose => print_status(&format!("{count} unfinished runs")),
+        Ok(_) => {}
+        Err(error) => print_error(&error.to_string(), None),
+    }
+}
+
+/// Deletes finished runs in the background, as `retention` says, while this process lives.
+pub(crate) fn spawn_pruning(app: &App) {
+    let Some(RunRetention { older_than_ms, keep }) = app.config.retention else { return };
+    if app.config.discovered && !is_own_store(&app.config) {
+        return print_status(
+            "note: `retention` has no effect: a configuration that was found here may only prune a \
+             `store` in its own folder",
+        );
+    }
+    let store = app.engine.store().clone();
+    app.runtime().spawn(async move {
+        loop {
+            let ended_before_ms = older_than_ms.map(|age| now_ms().saturating_sub(age));
+            match store.prune(Retention { ended_before_ms, keep_last: keep }).await {
+                Ok(0) => {}
+                Ok(runs) => tracing::info!(target: "segue::store", runs, "pruned runs"),
+                Err(error) => tracing::warn!(target: "segue::store", "{error}"),
+            }
+            tokio::time::sleep(PRUNE_INTERVAL).await;
+        }
+    });
+}
+
+/// Whether the store lies in the folder of the configuration. A configuration that was merely found in
+/// the working directory must not delete runs of the user's shared store.
+fn is_own_store(config: &Config) -> bool {
+    let folder = config.file.as_deref().and_then(|file| file.parent()?.canonicalize().ok());
+    let store = config.store.file().and_then(|store| store.canonicalize().ok());
+    folder.zip(store).is_some_and(|(folder, store)| store.starts_with(folder))
+}
