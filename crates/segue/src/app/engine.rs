@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::access::INLINE;
-use segue_core::compile::source::Position;
+use segue_core::source::Position;
 use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use segue_core::planner::{ModelReply, Prompt};
 use segue_core::run::Failure;

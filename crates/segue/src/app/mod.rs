@@ -24,7 +24,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::compile::source::{Source, Span};
+use segue_core::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::plan::Plan;
 use segue_runtime::engine::{Engine, EngineBuilder, LoadError};

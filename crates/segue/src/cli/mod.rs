@@ -40,7 +40,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use segue_core::compile::source::Source;
+use segue_core::source::Source;
 
 use crate::app::{self, App, AppError, AppOptions, ServerSelection};
 use crate::config::Config;

@@ -10,7 +10,6 @@ use segue_core::source::{Notation, Source};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{CallId, Entry, Options, Run};
-use segue_core::source::{Notation, Source};
 use segue_core::testing::{Recording, record};
 use segue_runtime::driver::Observer;
 use segue_runtime::recorder::Recorder;

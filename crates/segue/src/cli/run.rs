@@ -7,7 +7,6 @@ use clap::Args;
 use futures_util::FutureExt as _;
 use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::duration::format_duration;
 use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
 use segue_core::result;

@@ -11,7 +11,6 @@ use segue_core::document::{Member, Node, NodeKind, ReadLimits, read as read_docu
 use segue_core::duration::parse_duration;
 use segue_core::limits::Limits;
 use segue_core::source::{Source, Span};
-use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::tools::redact::SECRET_BYTES_MIN;

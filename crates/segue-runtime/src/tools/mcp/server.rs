@@ -349,6 +349,7 @@ impl UpstreamServer {
                 life.failures = life.failures.saturating_add(1);
                 // The recorded era may be the cause.
                 life.era = None;
+                let pause = Duration::from_millis(START_PAUSES.wait_ms(life.failures));
                 life.rest = Some((Instant::now() + pause, why.clone()));
                 Err(self.unusable(why, Some(pause)))
             }

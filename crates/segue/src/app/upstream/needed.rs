@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::read_header;
-use segue_core::compile::source::Source;
+use segue_core::source::Source;
 use segue_core::tool::{COMPOSITION, DeclaredRollback};
 use segue_runtime::library::shipped;
 use segue_runtime::tools::Tool;
