@@ -1,4 +1,4 @@
-//! What an entry of a journal is to somebody who watches: a change of a step, in words and as an event.
+//! A journal entry as the change of a step: as text for people, as an event for programs.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,29 +11,29 @@ use serde::Serialize;
 
 use crate::print::escape_control;
 
-/// What happened to a step, in words.
+/// The change of a step.
 pub enum StepChange {
     /// A call or a wait begins.
     Started(String),
     /// A body opens; several may, and one line says enough.
     Opened(String),
-    /// It will be tried again, or somebody has to look.
+    /// It will be retried, or a person has to look.
     Retrying(String),
-    /// It worked.
+    /// It succeeded.
     Done,
-    /// It did not work.
+    /// It failed.
     Failed(String),
-    /// It was not needed.
+    /// It was skipped.
     Skipped(String),
-    /// It was stopped, and has done nothing.
+    /// It was cancelled, and has done nothing.
     Cancelled,
-    /// Nobody knows whether it did its work, and nobody finds out any more; why.
+    /// It is unknown whether it did its work, and will stay so; why.
     InDoubt(String),
-    /// What it did was taken back.
+    /// It was rolled back.
     RolledBack,
 }
 
-/// The change that an entry is to a person, if it is one.
+/// The change of a step that an entry is, if it is one.
 pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
     if let (Some(StepStatus::InDoubt), Some(node)) =
         (run.settled_status(&entry.fact), entry.fact.node())
@@ -136,12 +136,12 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
     })
 }
 
-/// A change of a step, for programs: a line of `-o ndjson`, and what followers of a run are sent.
+/// A change of a step, for programs: a line of `-o ndjson`, and an event of the stream of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StepEvent {
     /// What happened.
     pub event: &'static str,
-    /// The number of the journal's entry; of what is in no journal, that of the last one before it.
+    /// The number of the journal's entry; of progress, which is in no journal, that of the last entry.
     pub seq: u64,
     /// Milliseconds since 1970.
     pub at_ms: u64,
@@ -149,32 +149,32 @@ pub struct StepEvent {
     pub request_id: Arc<str>,
     /// The step, with the bodies and iterations around it.
     pub step: Arc<str>,
-    /// More about it, in words.
+    /// More about it.
     pub detail: Option<String>,
-    /// How much of a call is done, from 0 to 1, where its tool says so.
+    /// The progress of a call, from 0 to 1, where its tool reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fraction: Option<f64>,
-    /// The same as a line of JSON, once somebody wanted it.
+    /// The event as a line of JSON, once it was needed.
     #[serde(skip)]
     line: OnceLock<String>,
 }
 
 impl StepEvent {
-    /// The event as a line of JSON, made once for all who are told.
+    /// The event as a line of JSON, made once for all clients.
     pub fn json_line(&self) -> &str {
         self.line.get_or_init(|| serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// Whether it is in no journal: who was not there when it happened is not told of it.
+    /// Whether it is in no journal: clients that follow later do not get it.
     pub fn is_transient(&self) -> bool {
         self.event == PROGRESS
     }
 }
 
-/// What the progress of a call is called.
+/// The name of a progress event.
 const PROGRESS: &str = "step_progress";
 
-/// The event that a step's call has got further, after the entry with this number.
+/// The progress of a step's call, after the entry with this number.
 pub fn progress_event(run: &Run, node: NodeId, seq: u64, progress: &Progress) -> StepEvent {
     StepEvent {
         event: PROGRESS,
@@ -188,7 +188,7 @@ pub fn progress_event(run: &Run, node: NodeId, seq: u64, progress: &Progress) ->
     }
 }
 
-/// The event that an entry is, if it is one.
+/// The event of an entry, if it has one.
 pub fn step_event(run: &Run, entry: &Entry) -> Option<StepEvent> {
     let (node, change) = step_change(run, entry)?;
     let (event, detail) = match change {

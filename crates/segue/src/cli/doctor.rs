@@ -15,9 +15,9 @@ use super::serve::{EXPOSED, is_guessable, would_be_exposed};
 use super::upstream::ServerSelection;
 use super::{Exit, Global, print_data, print_json};
 use crate::config::documents::empty_patterns;
+use crate::config::tokens::TOO_SHORT;
 use crate::config::{Config, TrustFile, data_folder};
 use crate::print::{display_path, escape_control};
-use crate::serve::http::TOO_SHORT;
 
 /// Say what is wrong with this installation and its configuration
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use segue_core::expose::{self, Adapter, Export, ExportFormat};
 use super::app::App;
 use super::upstream::ServerSelection;
 use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
+use crate::api::tools::ExportReport;
 use crate::print::escape_control;
-use crate::serve::listing::Report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,7 +88,7 @@ pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
 
 fn show(global: &Global, export: &Export) {
     if global.is_json() {
-        print_json(global, &Report::from(export));
+        print_json(global, &ExportReport::from(export));
     } else {
         print_data(&to_json(&export.definitions()));
     }

@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::app::{App, print_diagnostics};
 use super::upstream::ServerSelection;
 use super::{Exit, Global, print_error, print_json, print_status};
+use crate::api::catalog::ServedTools;
 use crate::config::documents::composition_files;
-use crate::serve::offer::Offers;
-use crate::serve::own;
+use crate::mcp::builtin;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -139,7 +139,7 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
             ));
         }
     }
-    let offers = Offers::of(&engine, &own::names());
+    let offers = ServedTools::of(&engine, &builtin::names());
     let Some(offer) = offers.of_composition(&composition.name) else {
         print_error(&format!("`{}` cannot be served", composition.name), None);
         return Err(Exit::Usage);

@@ -14,11 +14,11 @@ use super::load::load_config;
 use super::reload::{FileStamps, Reloader};
 use super::signals::interrupted;
 use super::{Exit, Global, print_error, print_status};
+use crate::api::runs::RunService;
+use crate::api::threads::ThreadPools;
 use crate::config::{Config, RunRetention};
+use crate::mcp::{self, builtin};
 use crate::observe::Observers;
-use crate::serve::hall::Hall;
-use crate::serve::threads::Pools;
-use crate::serve::{mcp, own};
 
 const EXAMPLES: &str = "\
 In a host's configuration:
@@ -62,28 +62,28 @@ pub(super) fn mcp(global: &Global, args: &McpArgs) -> Exit {
         Ok(pools) => pools,
         Err(exit) => return exit,
     };
-    let (hall, runtime) = (run_service(&app, &pools, app.observers()), app.runtime().clone());
-    runtime.block_on(recover(global, &app, &hall, None));
+    let (service, runtime) = (run_service(&app, &pools, app.observers()), app.runtime().clone());
+    runtime.block_on(recover(global, &app, &service, None));
     spawn_pruning(&app);
-    open.send_replace(Some(hall.clone()));
-    let watch = Reloader { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+    open.send_replace(Some(service.clone()));
+    let watch = Reloader { app: &mut app, service: &service, seen, follows_config: args.watch };
     runtime.block_on(serve(global, watch, is_gone));
     Exit::Success
 }
 
 /// The threads of a server.
-pub(super) fn pools() -> Result<Pools, Exit> {
-    Pools::start().map_err(|error| {
+pub(super) fn pools() -> Result<ThreadPools, Exit> {
+    ThreadPools::start().map_err(|error| {
         print_error(&format!("no threads to work with: {error}"), None);
         Exit::RunFailed
     })
 }
 
 /// What the configured engine serves.
-pub(super) fn run_service(app: &App, pools: &Pools, observing: Observers) -> Arc<Hall> {
+pub(super) fn run_service(app: &App, pools: &ThreadPools, observing: Observers) -> Arc<RunService> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
-    Hall::new(engine, library, toolsets, own::names(), pools.threads(), observing)
+    RunService::new(engine, library, toolsets, builtin::names(), pools.threads(), observing)
 }
 
 /// How far apart a server looks for runs to forget.
@@ -124,10 +124,10 @@ fn is_own_store(config: &Config) -> bool {
 pub(super) async fn recover(
     global: &Global,
     app: &App,
-    hall: &Arc<Hall>,
+    service: &Arc<RunService>,
     now: Option<&BTreeSet<Arc<str>>>,
 ) {
-    match hall.recover(&app.upstream.pending(), now).await {
+    match service.recover(&app.upstream.pending(), now).await {
         Ok(count) if global.verbose => print_status(&format!("{count} runs are not over")),
         Ok(_) => {}
         Err(error) => print_error(&error.to_string(), None),
@@ -136,13 +136,13 @@ pub(super) async fn recover(
 
 /// Looks after the files until the client goes away.
 async fn serve(global: &Global, watch: Reloader<'_>, gone: oneshot::Receiver<()>) {
-    let hall = watch.hall;
+    let service = watch.service;
     let store = watch.app.engine.store().clone();
     tokio::select! {
-        _ = gone => hall.settle(Duration::from_millis(hall.limits().served_leave_ms)).await,
+        _ = gone => service.settle(Duration::from_millis(service.limits().served_leave_ms)).await,
         // Whoever ends us does not wait. What is under way goes on from its journal next time.
         () = interrupted(&store) => {}
         () = watch.watch(global, None, |_| {}) => {}
     }
-    hall.abandon().await;
+    service.detach_all().await;
 }

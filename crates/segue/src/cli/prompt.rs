@@ -15,8 +15,8 @@ use tokio::sync::oneshot;
 use super::current_user::current_user;
 use super::progress::ProgressDisplay;
 use super::{input, print_status};
+use crate::api::questions::{consent, list_calls, quoted, rollback_text, shown, stakes};
 use crate::print::escape_control;
-use crate::serve::question::{consent, listed, quoted, shown, stakes, undo_words};
 
 /// Asks on a terminal; elsewhere `otherwise` answers.
 pub(super) fn confirmer(
@@ -95,8 +95,8 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
             parts,
             rollback: undo,
         } => {
-            let (stakes, undo) = (stakes(*effect, *is_undoable), undo_words(undo.as_ref()));
-            let args = format!("{}\n{stakes}{}{undo}", indent(&shown(args)), listed(parts));
+            let (stakes, undo) = (stakes(*effect, *is_undoable), rollback_text(undo.as_ref()));
+            let args = format!("{}\n{stakes}{}{undo}", indent(&shown(args)), list_calls(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((is_yes(&line(&text).await), Value::Null))
         }

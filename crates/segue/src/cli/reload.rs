@@ -14,11 +14,11 @@ use super::mcp::recover;
 use super::signals::{Hangup, HangupSignals};
 use super::upstream::ServerChanges;
 use super::{Global, print_status};
+use crate::api::runs::RunService;
+use crate::api::threads::log_panic;
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
 use crate::print::escape_control;
-use crate::serve::hall::Hall;
-use crate::serve::threads;
 
 /// How often files are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -55,7 +55,7 @@ fn stamp(path: &Path) -> Stamp {
 /// What is looked after.
 pub(super) struct Reloader<'a> {
     pub(super) app: &'a mut App,
-    pub(super) hall: &'a Arc<Hall>,
+    pub(super) service: &'a Arc<RunService>,
     /// What was known of the files before they were read.
     pub(super) seen: FileStamps,
     /// Whether the configuration is followed, too.
@@ -114,9 +114,9 @@ impl Reloader<'_> {
             return;
         }
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
-        self.hall.replace(engine, library, self.app.config.toolsets.clone());
+        self.service.replace(engine, library, self.app.config.toolsets.clone());
         if !news.answered.is_empty() {
-            recover(global, self.app, self.hall, Some(&news.answered)).await;
+            recover(global, self.app, self.service, Some(&news.answered)).await;
         }
     }
 
@@ -127,7 +127,7 @@ impl Reloader<'_> {
             return false;
         }
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
-        self.hall.replace(engine, library, self.app.config.toolsets.clone());
+        self.service.replace(engine, library, self.app.config.toolsets.clone());
         print_status("the configuration was read again");
         true
     }
@@ -137,7 +137,7 @@ impl Reloader<'_> {
         let config = &self.app.config;
         let reload = || {
             let files = composition_files(config);
-            self.hall.reload(files, |engine| {
+            self.service.reload(files, |engine| {
                 if let Some(note) = untrusted_overwrites(engine).filter(|_| !global.quiet) {
                     print_status(&format!("note: {}", escape_control(&note)));
                 }
@@ -148,7 +148,7 @@ impl Reloader<'_> {
         let unloaded = match catch_unwind(AssertUnwindSafe(reload)) {
             Ok(unloaded) => unloaded,
             Err(panic) => {
-                threads::tell("reading the compositions again", &*panic);
+                log_panic("reading the compositions again", &*panic);
                 return print_status(
                     "the compositions cannot be read as they are now; those before stay",
                 );

@@ -31,9 +31,9 @@ use super::upstream::ServerSelection;
 use super::{
     Exit, Global, Output, input, print_data, print_error, print_json, print_status, to_json,
 };
+use crate::api::questions::waiting_text;
 use crate::observe::{Observers, RequestOrigin};
 use crate::print::escape_control;
-use crate::serve::question::asked;
 
 /// Run a composition
 #[derive(Args, Debug)]
@@ -480,7 +480,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 pub(super) fn show_questions(view: &RunView) {
     let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
     for wait in &waits {
-        let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
+        let message = format!("step `{}` waits for an answer: {}", wait.step, waiting_text(wait));
         let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
         let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
         print_error(&message, Some(&help));

@@ -17,8 +17,8 @@ use super::runs::find;
 use super::signals::interrupted;
 use super::upstream::ServerSelection;
 use super::{Exit, Global, input, print_error, print_status, progress};
+use crate::api::questions::{AmbiguousQuestion, data_error, find_question, waiting_text};
 use crate::observe::{Observers, RequestOrigin};
-use crate::serve::question::{Unclear, asked, meant, misfit};
 
 /// Go on with a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
@@ -109,7 +109,7 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
             None => Value::Null,
             Some(text) => input::json("--value", text, app.engine.limits())?,
         };
-        if let Some(misfit) = misfit(&question, &data, &stored.plan) {
+        if let Some(misfit) = data_error(&question, &data, &stored.plan) {
             return Err(misfit);
         }
         let granted = assume == Assume::Done;
@@ -158,7 +158,7 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         } else {
             input::read(None, &args.input, schema.as_deref(), app.engine.limits())?
         };
-        if let Some(misfit) = misfit(&question, &data, &stored.plan).filter(|_| !args.deny) {
+        if let Some(misfit) = data_error(&question, &data, &stored.plan).filter(|_| !args.deny) {
             return Err(misfit);
         }
         show_answered(global, stored, &question);
@@ -174,7 +174,7 @@ fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
     let view = stored.view();
     let is_it = |wait: &&WaitView| wait.kind != "doubt" && wait.step == question.step;
     if let Some(wait) = view.waiting_for.iter().find(is_it) {
-        print_status(&format!("step `{}` asks: {}", wait.step, asked(wait)));
+        print_status(&format!("step `{}` asks: {}", wait.step, waiting_text(wait)));
     }
 }
 
@@ -184,14 +184,14 @@ fn the_question(
     step: Option<&str>,
     is_doubt: bool,
 ) -> Result<Question, String> {
-    meant(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
-        (Unclear::Several(steps), _) => {
+    find_question(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
+        (AmbiguousQuestion::Several(steps), _) => {
             let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
             format!("several steps ask, say which with `--step`: {}", steps.join(", "))
         }
-        (Unclear::None, Some(step)) => format!("step `{step}` asks nothing of this kind"),
-        (Unclear::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
-        (Unclear::None, None) => "nothing is asked in this run".to_owned(),
+        (AmbiguousQuestion::None, Some(step)) => format!("step `{step}` asks nothing of this kind"),
+        (AmbiguousQuestion::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
+        (AmbiguousQuestion::None, None) => "nothing is asked in this run".to_owned(),
     })
 }
 

@@ -19,8 +19,8 @@ use super::run::{exit_code, show_errors, show_questions};
 use super::run_actions::SET_ASIDE_HELP;
 use super::upstream::ServerSelection;
 use super::{Exit, Global, print_data, print_error, print_json, print_status, to_json};
+use crate::api::responses::RunSummary;
 use crate::print::escape_control;
-use crate::serve::listing::RunLine;
 
 /// Runs that are looked through for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;
@@ -141,7 +141,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         print_error(&damaged.to_string(), Some(help));
     }
     if global.is_json() {
-        let runs: Vec<_> = found.runs.iter().map(RunLine::from).collect();
+        let runs: Vec<_> = found.runs.iter().map(RunSummary::from).collect();
         let damaged: Vec<_> = found.damaged.iter().map(ToString::to_string).collect();
         print_json(global, &json!({ "runs": runs, "damaged": damaged }));
         return Ok(Exit::Success);

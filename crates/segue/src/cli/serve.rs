@@ -15,8 +15,11 @@ use super::reload::{FileStamps, Reloader};
 use super::signals::{HangupSignals, interrupted_for_good};
 use super::token::{TokenArgs, token};
 use super::{Exit, Global, print_error, print_status, print_warning};
+use crate::config::tokens::{TOKEN_CHARS_MIN, TOO_SHORT};
 use crate::config::{Config, ServeConfig, data_folder};
-use crate::serve::http::{House, Issuer, Keyring, TOKEN_CHARS_MIN, TOO_SHORT, bind, tls};
+use crate::http::auth::{Authenticator, Issuer};
+use crate::http::{bind, tls};
+use crate::server::HttpServer;
 
 /// Where it listens unless told otherwise: on this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
@@ -75,18 +78,18 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
         Ok(pools) => pools,
         Err(exit) => return exit,
     };
-    let (hall, runtime) =
+    let (service, runtime) =
         (run_service(&app, &pools, app.served_observers()), app.runtime().clone());
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
             print_error(&error.to_string(), Some("name one that can be written with `--store`"));
             return Exit::Usage;
         }
-        recover(global, &app, &hall, None).await;
+        recover(global, &app, &service, None).await;
         spawn_pruning(&app);
         let listener = {
             // The thread that serves connections hears of new ones.
-            let _there = hall.threads().connections.enter();
+            let _there = service.threads().connections.enter();
             bind(at)
         };
         let listener = match listener {
@@ -97,40 +100,40 @@ pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
             }
         };
         // Nothing stands in the way any more: a token that is made up now is shown.
-        let (keyring, told) = match keyring(args, &config, None) {
-            Ok(keyring) => keyring,
+        let (authenticator, told) = match authenticator(args, &config, None) {
+            Ok(authenticator) => authenticator,
             Err(exit) => return exit,
         };
-        let keyring = watch::Sender::new(Arc::new(keyring));
+        let authenticator = watch::Sender::new(Arc::new(authenticator));
         let at = listener.local_addr().unwrap_or(at);
         say_where(at, &config);
         if let Some(told) = told {
             print_status(&told);
         }
         let (leave, leaving) = watch::channel(false);
-        let house = House {
-            hall: hall.clone(),
+        let server = HttpServer {
+            service: service.clone(),
             at,
-            keyring: keyring.subscribe(),
+            authenticator: authenticator.subscribe(),
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
         };
         // Not here, where files are read again: that may take a while.
-        let serving = hall.threads().connections.spawn(house.serve(listener, leaving));
+        let serving = service.threads().connections.spawn(server.serve(listener, leaving));
         let hangups = Some(HangupSignals::new());
         let store = app.engine.store().clone();
-        let watch = Reloader { app: &mut app, hall: &hall, seen, follows_config: args.watch };
+        let watch = Reloader { app: &mut app, service: &service, seen, follows_config: args.watch };
         let started = config.server.clone();
         tokio::select! {
             () = interrupted_for_good(store) => {}
-            () = watch.watch(global, hangups, |now| let_in(args, now, &started, &keyring)) => {}
+            () = watch.watch(global, hangups, |now| let_in(args, now, &started, &authenticator)) => {}
         }
         // Nobody new comes in. Who waits for a run is told how it ended, or where it stands.
         leave.send_replace(true);
-        let patience = Duration::from_millis(hall.limits().served_leave_ms);
-        hall.settle(patience).await;
-        hall.abandon().await;
+        let patience = Duration::from_millis(service.limits().served_leave_ms);
+        service.settle(patience).await;
+        service.detach_all().await;
         let _ = tokio::time::timeout(FAREWELL, serving).await;
         Exit::Success
     })
@@ -224,7 +227,7 @@ fn let_in(
     args: &ServeArgs,
     config: &Config,
     started: &ServeConfig,
-    keyring: &watch::Sender<Arc<Keyring>>,
+    authenticator: &watch::Sender<Arc<Authenticator>>,
 ) {
     let now = &config.server;
     let is_same = now.listen == started.listen
@@ -236,51 +239,55 @@ fn let_in(
     }
     // Nobody wants yet another token because a file was changed.
     let args = &ServeArgs { new_token: false, ..args.clone() };
-    let before = keyring.borrow().clone();
-    if let Ok((now, _)) = self::keyring(args, config, Some(&before)) {
-        keyring.send_replace(Arc::new(now));
+    let before = authenticator.borrow().clone();
+    if let Ok((now, _)) = self::authenticator(args, config, Some(&before)) {
+        authenticator.send_replace(Arc::new(now));
     }
 }
 
 /// Who is let in, and what is said of it. `before` is who was: an issuer that stays keeps its keys.
-fn keyring(
+fn authenticator(
     args: &ServeArgs,
     config: &Config,
-    before: Option<&Keyring>,
-) -> Result<(Keyring, Option<String>), Exit> {
-    let (keyring, told) = administrator(args, config)?;
+    before: Option<&Authenticator>,
+) -> Result<(Authenticator, Option<String>), Exit> {
+    let (authenticator, told) = administrator(args, config)?;
     let issuer = config.server.oidc.as_ref().map(|oidc| {
-        let known = before.and_then(Keyring::issuer).filter(|known| known.config() == oidc);
+        let known = before.and_then(Authenticator::issuer).filter(|known| known.config() == oidc);
         known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
     });
-    let keyring = keyring.with(config.server.principals.iter().cloned()).with_issuer(issuer);
-    if let Some((one, other)) = keyring.clash() {
+    let authenticator =
+        authenticator.with(config.server.principals.iter().cloned()).with_issuer(issuer);
+    if let Some((one, other)) = authenticator.clash() {
         let message = format!("`{}` and `{}` come with the same token", one.name, other.name);
         print_error(&message, Some("`segue serve token NAME` makes one for each"));
         return Err(Exit::Usage);
     }
-    Ok((keyring, told))
+    Ok((authenticator, told))
 }
 
 /// Who looks after the server, and what is said of it.
-fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
+fn administrator(
+    args: &ServeArgs,
+    config: &Config,
+) -> Result<(Authenticator, Option<String>), Exit> {
     if args.no_token {
-        return Ok((Keyring::everybody(), None));
+        return Ok((Authenticator::everybody(), None));
     }
     refuse_guessable(config)?;
     if let Some(token) = &config.server.token {
-        return Ok((Keyring::of(token), None));
+        return Ok((Authenticator::of(token), None));
     }
     let told = |token: String| format!("token: {token} (shown once; `--new-token` makes another)");
-    match data_folder().map(|folder| Keyring::kept(&folder, args.new_token)) {
-        Some(Ok((keyring, token))) => Ok((keyring, token.map(told))),
+    match data_folder().map(|folder| Authenticator::stored(&folder, args.new_token)) {
+        Some(Ok((authenticator, token))) => Ok((authenticator, token.map(told))),
         Some(Err(error)) => {
             print_error(&format!("the token cannot be kept: {error}"), Some("set `server.token`"));
             Err(Exit::Usage)
         }
         None => {
-            let (keyring, token) = Keyring::for_this_time();
-            Ok((keyring, Some(told(token))))
+            let (authenticator, token) = Authenticator::for_this_process();
+            Ok((authenticator, Some(told(token))))
         }
     }
 }

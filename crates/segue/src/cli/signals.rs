@@ -89,7 +89,7 @@ impl HangupSignals {
 
 /// There are none.
 #[cfg(not(unix))]
-pub(super) struct HangupSignals;
+pub(super) struct Hangups;
 
 #[cfg(not(unix))]
 impl HangupSignals {

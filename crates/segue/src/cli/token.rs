@@ -14,7 +14,7 @@ use super::app::toolset_of;
 use super::load::load_config;
 use super::{Exit, Global, print_data, print_error, print_json, print_status};
 use crate::config::principals::is_name;
-use crate::serve::http::made_up;
+use crate::http::auth::random_token;
 
 /// Make up a token for somebody, and the entry of `server.principals` that lets them in
 #[derive(Args, Clone, Debug)]
@@ -58,7 +58,7 @@ pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
     if let Some(Err(exit)) = toolset.map(|name| toolset_of(&config, name)) {
         return exit;
     }
-    let token = made_up();
+    let token = random_token();
     let hash = format!("sha256:{}", hex_digest(token.as_bytes()));
     let rights: Vec<&str> = args.rights.iter().map(|right| right.as_str()).collect();
     let expires = args.expires.map(rfc3339);

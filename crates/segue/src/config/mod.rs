@@ -12,6 +12,7 @@ pub(crate) mod principals;
 mod read;
 pub(crate) mod secrets;
 pub(crate) mod servers;
+pub mod tokens;
 mod toolsets;
 mod trust;
 
@@ -41,7 +42,7 @@ use secrets::quoted::quote_redacted;
 
 use crate::observe::traces::TracesConfig;
 use crate::print::display_path;
-use crate::serve::http::Key;
+use tokens::PrincipalToken;
 
 /// Where runs and checkpoints are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -172,7 +173,7 @@ pub struct ServeConfig {
     /// What connections are encrypted with.
     pub tls: Option<TlsFiles>,
     /// Who is let in beside the administrator.
-    pub principals: Vec<Key>,
+    pub principals: Vec<PrincipalToken>,
     /// Who else says who somebody is.
     pub oidc: Option<OidcConfig>,
     /// The toolset that compositions of a host on stdio may use, beside what reads and what is served.

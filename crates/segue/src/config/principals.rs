@@ -10,7 +10,7 @@ use segue_core::view::parse_rfc3339;
 
 use super::OidcConfig;
 use super::read::ConfigReader;
-use crate::serve::http::{Key, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
+use super::tokens::{PrincipalToken, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
 
 const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
 
@@ -24,13 +24,13 @@ const SHA256: &str = "sha256:";
 
 impl ConfigReader<'_> {
     /// Everybody else, when this is the administrator's token.
-    pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<Key> {
+    pub(super) fn principals(&mut self, node: &Node, token: Option<&str>) -> Vec<PrincipalToken> {
         let administrator = token.map(|token| hex_digest(token.as_bytes()));
         if !matches!(node.kind, NodeKind::Object(_)) {
             let found = node.kind_name();
             self.error(node.span, format!("`principals` must be an object, found {found}"));
         }
-        let mut keys: Vec<Key> = Vec::new();
+        let mut keys: Vec<PrincipalToken> = Vec::new();
         for member in node.members() {
             if !is_name(&member.key) {
                 let message = "a principal's name has small letters, digits, `-`, `_` and `.`";
@@ -52,7 +52,7 @@ impl ConfigReader<'_> {
         keys
     }
 
-    fn principal(&mut self, name: &Arc<str>, node: &Node) -> Option<Key> {
+    fn principal(&mut self, name: &Arc<str>, node: &Node) -> Option<PrincipalToken> {
         if !self.keys(node, PRINCIPAL, "a principal") {
             return None;
         }
@@ -76,7 +76,7 @@ impl ConfigReader<'_> {
         });
         let Grant { rights, toolset } = self.grant(node)?;
         let principal = Principal { toolset, ..Principal::new(name.clone(), rights) };
-        Some(Key { hash: hash?, principal, expires_ms })
+        Some(PrincipalToken { hash: hash?, principal, expires_ms })
     }
 
     /// The hash of a token. One that stands in the file could be used by whoever reads it.

@@ -1,4 +1,4 @@
-//! What operators see of runs: counts, spans and lines.
+//! Metrics, traces and logs of runs, for operators.
 //!
 //! ```text
 //! account.rs    the journal of a run → what began and what ended
@@ -7,16 +7,17 @@
 //! log.rs        lines on standard error
 //! ```
 //!
-//! Everything is taken from the entries that a run writes anyway. Nothing here has a say in a run, and
-//! nobody waits for it.
+//! Everything is taken from the entries that a run writes anyway. Nothing here changes a run, and no run
+//! waits for it.
 
 pub mod log;
 pub mod metrics;
 pub mod run_timings;
 pub mod traces;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use segue_core::run::{CallId, Entry, Run, TraceContext};
 use segue_runtime::driver::{InputAck, Observer};
 use segue_runtime::tools::Progress;
@@ -25,40 +26,39 @@ use metrics::{Label, Metrics};
 use run_timings::{RunTimings, RunUpdate};
 use traces::Traces;
 
-/// Those who are told of runs.
+/// The metrics and traces that runs report to.
 #[derive(Clone, Default)]
 pub struct Observers {
-    /// Who counts.
+    /// The metrics.
     pub metrics: Option<Arc<Metrics>>,
-    /// Who sends spans.
+    /// The sender of spans.
     pub traces: Option<Arc<Traces>>,
 }
 
-/// Where a run comes from.
+/// The request that a run comes from.
 #[derive(Clone, Debug, Default)]
 pub struct RequestOrigin {
-    /// The request over HTTP that asked for it, as whoever sent it calls it.
+    /// The id of the HTTP request.
     pub request_id: Option<Arc<str>>,
     /// The trace that the request is a part of.
     pub trace: Option<TraceContext>,
-    /// The session of MCP in which it was asked for.
+    /// The MCP session.
     pub session_id: Option<Arc<str>>,
 }
 
 impl Observers {
-    /// The trace of a run: that of whoever asked for it, or one of its own. None when nobody would be
-    /// told.
+    /// The trace of a run: that of its request, or one of its own. None when no spans are sent.
     pub fn trace(&self, run_id: &str, asked: Option<TraceContext>) -> Option<TraceContext> {
         self.traces.as_ref()?;
         Some(asked.unwrap_or_else(|| TraceContext::of_run(run_id)))
     }
 
-    /// Whether anybody wants to know of runs.
+    /// Whether runs report to anything.
     fn is_enabled(&self) -> bool {
         self.metrics.is_some() || self.traces.is_some() || log::is_open()
     }
 
-    /// Watches one run, beside somebody else who does. `name` is what it is counted under.
+    /// Watches one run, beside another observer. `name` is its name in metrics.
     pub fn watch<'a>(
         &self,
         observer: &'a dyn Observer,
@@ -81,7 +81,7 @@ impl Observers {
 /// Watches one run.
 pub struct RunObserver<'a> {
     observer: &'a dyn Observer,
-    /// Else nothing is kept account of.
+    /// Otherwise nothing is recorded.
     is_watching: bool,
     observing: Observers,
     composition: Label,
@@ -108,7 +108,7 @@ impl Observer for RunObserver<'_> {
         if !self.is_watching {
             return;
         }
-        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.timings.lock();
         for entry in entries {
             account.apply(run, entry, &mut |told| self.record_update(run, entry.at_ms, told));
         }
@@ -127,7 +127,7 @@ impl Observer for RunObserver<'_> {
         if !self.is_watching {
             return;
         }
-        let mut account = self.timings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut account = self.timings.lock();
         for entry in journal {
             account.apply(run, entry, &mut |_| {});
         }
