@@ -1,12 +1,18 @@
 //! The outermost crate: the command line, and the servers over HTTP and MCP.
 //!
-//! A command or a request is translated, makes one call of the engine, and its result is translated
-//! back. `app` makes the engine from configuration.
+//! A command or a handler translates a request, makes one call of the service or the engine, and
+//! translates the result. `rest`, `graphql` and `mcp` call `api`, which knows none of them; `server`
+//! mounts the three on one `http` server. `app` makes the engine from the configuration.
 
+pub mod api;
 mod app;
 pub mod cli;
 pub mod config;
+pub mod graphql;
+pub mod http;
+pub mod mcp;
 pub mod observe;
 pub mod print;
-pub mod serve;
+pub mod rest;
+pub mod server;
 pub mod step_events;

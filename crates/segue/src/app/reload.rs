@@ -17,8 +17,8 @@ use super::upstream::ServerChanges;
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
 use crate::print::{escape_control, print_status};
-use crate::serve::hall::Hall;
-use crate::serve::threads;
+use crate::api::runs::RunService;
+use crate::api::threads;
 
 /// The time between two looks at the files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -55,7 +55,7 @@ fn stamp(path: &Path) -> Stamp {
 /// Applies changes to an app and to the service over it.
 pub(crate) struct Reloader<'a> {
     pub(crate) app: &'a mut App,
-    pub(crate) service: &'a Arc<Hall>,
+    pub(crate) service: &'a Arc<RunService>,
     /// The files before they were read for `app`.
     pub(crate) seen: FileStamps,
     /// Whether to watch the configuration file, too.
@@ -150,7 +150,7 @@ impl Reloader<'_> {
         let not_loaded = match catch_unwind(AssertUnwindSafe(reload)) {
             Ok(not_loaded) => not_loaded,
             Err(panic) => {
-                threads::tell("reading the compositions again", &*panic);
+                threads::log_panic("reading the compositions again", &*panic);
                 return print_status(
                     "the changed compositions cannot be read; the previous ones stay in use",
                 );

@@ -11,32 +11,32 @@ use super::{App, AppError};
 use crate::config::{Config, RunRetention};
 use crate::observe::Observers;
 use crate::print::{print_error, print_status};
-use crate::serve::hall::Hall;
-use crate::serve::threads::Pools;
+use crate::api::runs::RunService;
+use crate::api::threads::ThreadPools;
 
 /// The time between two searches for runs to delete.
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Starts the threads of a server.
-pub(crate) fn start_threads() -> Result<Pools, AppError> {
-    Pools::start().map_err(|error| AppError::new(format!("cannot start threads: {error}"), None))
+pub(crate) fn start_threads() -> Result<ThreadPools, AppError> {
+    ThreadPools::start().map_err(|error| AppError::new(format!("cannot start threads: {error}"), None))
 }
 
 /// The service over a configured engine. A composition cannot take one of the `reserved` tool names.
 pub(crate) fn run_service(
     app: &App,
-    pools: &Pools,
+    pools: &ThreadPools,
     observers: Observers,
     reserved: BTreeSet<&'static str>,
-) -> Arc<Hall> {
+) -> Arc<RunService> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
-    Hall::new(engine, library, toolsets, reserved, pools.threads(), observers)
+    RunService::new(engine, library, toolsets, reserved, pools.threads(), observers)
 }
 
 /// Resumes interrupted runs whose servers are ready; with `ready`, only those that waited for one of
 /// these servers. A client that asks for such a run finds it under way.
-pub(crate) async fn recover(app: &App, service: &Arc<Hall>, ready: Option<&BTreeSet<Arc<str>>>) {
+pub(crate) async fn recover(app: &App, service: &Arc<RunService>, ready: Option<&BTreeSet<Arc<str>>>) {
     match service.recover(&app.upstream.pending(), ready).await {
         Ok(count) if app.options.verbose => print_status(&format!("{count} unfinished runs")),
         Ok(_) => {}

@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use segue_core::expose::{self, Adapter, Export, ExportFormat};
 
 use super::{Exit, Global, print_json, to_json};
+use crate::api::tools::ExportReport;
 use crate::app::ServerSelection;
 use crate::print::{escape_control, print_data, print_error, print_status};
-use crate::serve::listing::Report;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -90,7 +90,7 @@ pub(super) fn export(global: &Global, args: &ExportArgs) -> Exit {
 
 fn show(global: &Global, export: &Export) {
     if global.is_json() {
-        print_json(global, &Report::from(export));
+        print_json(global, &ExportReport::from(export));
     } else {
         print_data(&to_json(&export.definitions()));
     }

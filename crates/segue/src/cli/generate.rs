@@ -9,11 +9,11 @@ use segue_core::schema::Schema;
 use serde::Serialize;
 
 use super::{Exit, Global, print_json, source_of};
+use crate::api::catalog::ServedTools;
 use crate::app::{App, ServerSelection};
 use crate::config::documents::composition_files;
+use crate::mcp::builtin;
 use crate::print::{print_diagnostics, print_error, print_status};
-use crate::serve::offer::Offers;
-use crate::serve::own;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -139,7 +139,7 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
             ));
         }
     }
-    let offers = Offers::of(&engine, &own::names());
+    let offers = ServedTools::of(&engine, &builtin::names());
     let Some(offer) = offers.of_composition(&composition.name) else {
         print_error(&format!("`{}` cannot be served", composition.name), None);
         return Err(Exit::Usage);

@@ -11,8 +11,8 @@ use crate::app::reload::{FileStamps, Reloader};
 use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
 use crate::app::signals::interrupted;
 use crate::app::{App, current_thread_runtime};
+use crate::mcp::{self, builtin};
 use crate::print::print_error;
-use crate::serve::{mcp, own};
 
 const EXAMPLES: &str = "\
 In a host's configuration:
@@ -51,7 +51,7 @@ fn serve(global: &Global, args: &McpArgs) -> Result<Exit, Exit> {
     let seen = FileStamps::of(&config);
     let mut app = App::open_served(&global.options()).map_err(|error| report(&error))?;
     let pools = start_threads().map_err(|error| report_failure(&error))?;
-    let service = run_service(&app, &pools, app.observers(), own::names());
+    let service = run_service(&app, &pools, app.observers(), builtin::names());
     let runtime = app.runtime().clone();
     runtime.block_on(recover(&app, &service, None));
     spawn_pruning(&app);
@@ -71,5 +71,5 @@ async fn watch_until_gone(reloader: Reloader<'_>, gone: oneshot::Receiver<()>) {
         () = interrupted(&store) => {}
         () = reloader.watch(None, |_| {}) => {}
     }
-    service.abandon().await;
+    service.detach_all().await;
 }

@@ -16,8 +16,8 @@ use tokio::sync::oneshot;
 use super::current_user::current_user;
 use super::input;
 use super::progress::ProgressDisplay;
+use crate::api::questions::{consent, list_calls, quoted, rollback_text, shown, stakes};
 use crate::print::{escape_control, print_status};
-use crate::serve::question::{consent, listed, quoted, shown, stakes, undo_words};
 
 /// Asks on a terminal; without one, `otherwise` answers.
 pub(super) fn confirmer(
@@ -90,8 +90,8 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
         }
         QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => {
             let (stakes, rollback) =
-                (stakes(*effect, *can_roll_back), undo_words(rollback.as_ref()));
-            let args = format!("{}\n{stakes}{}{rollback}", indent(&shown(args)), listed(parts));
+                (stakes(*effect, *can_roll_back), rollback_text(rollback.as_ref()));
+            let args = format!("{}\n{stakes}{}{rollback}", indent(&shown(args)), list_calls(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((is_yes(&line(&text).await), Value::Null))
         }

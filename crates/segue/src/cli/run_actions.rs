@@ -15,11 +15,11 @@ use super::prompt::confirmer;
 use super::run_view::show;
 use super::runs::find;
 use super::{Exit, Global, input, progress};
+use crate::api::questions::{AmbiguousQuestion, data_error, find_question, waiting_text};
 use crate::app::signals::interrupted;
 use crate::app::{App, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
 use crate::print::{print_error, print_status};
-use crate::serve::question::{Unclear, asked, meant, misfit};
 
 /// Resume a run that was interrupted or waits for a person
 #[derive(Args, Debug)]
@@ -115,7 +115,7 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
             None => Value::Null,
             Some(text) => input::json("--value", text, app.engine.limits())?,
         };
-        if let Some(misfit) = misfit(&question, &data, &stored.plan) {
+        if let Some(misfit) = data_error(&question, &data, &stored.plan) {
             return Err(misfit);
         }
         let granted = assume == Assume::Done;
@@ -164,7 +164,7 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
         } else {
             input::read(None, &args.input, schema.as_deref(), app.engine.limits())?
         };
-        if let Some(misfit) = misfit(&question, &data, &stored.plan).filter(|_| !args.deny) {
+        if let Some(misfit) = data_error(&question, &data, &stored.plan).filter(|_| !args.deny) {
             return Err(misfit);
         }
         show_answered(global, stored, &question);
@@ -180,7 +180,7 @@ fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
     let view = stored.view();
     let is_it = |wait: &&WaitView| wait.kind != "doubt" && wait.step == question.step;
     if let Some(wait) = view.waiting_for.iter().find(is_it) {
-        print_status(&format!("step `{}` asks: {}", wait.step, asked(wait)));
+        print_status(&format!("step `{}` asks: {}", wait.step, waiting_text(wait)));
     }
 }
 
@@ -190,14 +190,14 @@ fn open_question(
     step: Option<&str>,
     is_doubt: bool,
 ) -> Result<Question, String> {
-    meant(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
-        (Unclear::Several(steps), _) => {
+    find_question(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
+        (AmbiguousQuestion::Several(steps), _) => {
             let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
             format!("several steps ask a question; choose one with `--step`: {}", steps.join(", "))
         }
-        (Unclear::None, Some(step)) => format!("step `{step}` has no question of this kind"),
-        (Unclear::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
-        (Unclear::None, None) => "this run has no open question".to_owned(),
+        (AmbiguousQuestion::None, Some(step)) => format!("step `{step}` has no question of this kind"),
+        (AmbiguousQuestion::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
+        (AmbiguousQuestion::None, None) => "this run has no open question".to_owned(),
     })
 }
 

@@ -10,7 +10,7 @@ use segue_runtime::driver::now_ms;
 
 use super::{Exit, Global, Output, print_json, to_json};
 use crate::print::{escape_control, print_data, print_error, print_status};
-use crate::serve::question::asked;
+use crate::api::questions::waiting_text;
 
 pub(super) fn show(global: &Global, view: &RunView) -> Exit {
     match global.output() {
@@ -42,7 +42,7 @@ pub(super) fn show_result(view: &RunView) -> Exit {
 pub(super) fn show_questions(view: &RunView) {
     let waits: Vec<_> = view.waiting_for.iter().filter(|wait| wait.kind != "doubt").collect();
     for wait in &waits {
-        let message = format!("step `{}` waits for an answer: {}", wait.step, asked(wait));
+        let message = format!("step `{}` waits for an answer: {}", wait.step, waiting_text(wait));
         let step = if waits.len() > 1 { format!(" --step '{}'", wait.step) } else { String::new() };
         let help = format!("`segue approve {}{step}`, or with `--deny`", view.run_id);
         print_error(&message, Some(&help));

@@ -18,9 +18,9 @@ use serde_json::{Value as Json, json};
 use super::run_actions::SET_ASIDE_HELP;
 use super::run_view::{exit_code, show_errors, show_questions, summary};
 use super::{Exit, Global, print_json, to_json};
+use crate::api::responses::RunSummary;
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_status};
-use crate::serve::listing::RunLine;
 
 /// How many runs are searched for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;
@@ -141,7 +141,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         print_error(&damaged.to_string(), Some(help));
     }
     if global.is_json() {
-        let runs: Vec<_> = found.runs.iter().map(RunLine::from).collect();
+        let runs: Vec<_> = found.runs.iter().map(RunSummary::from).collect();
         let damaged: Vec<_> = found.damaged.iter().map(ToString::to_string).collect();
         print_json(global, &json!({ "runs": runs, "damaged": damaged }));
         return Ok(Exit::Success);

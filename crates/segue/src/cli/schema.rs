@@ -4,9 +4,9 @@ use clap::{Args, ValueEnum};
 use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
 use super::{Exit, to_json};
+use crate::graphql;
 use crate::print::print_data;
-use crate::serve::graphql;
-use crate::serve::rest::openapi;
+use crate::server;
 
 /// Print the JSON Schema of compositions or of their tests, the OpenAPI document, or the GraphQL schema
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ enum DraftName {
 
 pub(super) fn schema(args: &SchemaArgs) -> Exit {
     if args.openapi {
-        print_data(openapi::text().trim_end());
+        print_data(server::openapi().trim_end());
         return Exit::Success;
     }
     if args.graphql {

@@ -11,16 +11,18 @@ use tokio_rustls::TlsAcceptor;
 
 use super::token::{TokenArgs, token};
 use super::{Exit, Global, report, report_failure};
+use crate::api::runs::RunService;
 use crate::app::App;
 use crate::app::reload::{FileStamps, Reloader};
 use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
 use crate::app::signals::{HangupSignals, interrupted_except_hangup};
 use crate::config::tokens::{TOKEN_CHARS_MIN, TOO_SHORT};
 use crate::config::{Config, ServeConfig, data_folder};
+use crate::http::auth::{Authenticator, Issuer};
+use crate::http::{bind, tls};
+use crate::mcp::builtin;
 use crate::print::{print_error, print_status, print_warning};
-use crate::serve::hall::Hall;
-use crate::serve::http::{House, Issuer, Keyring, bind, tls};
-use crate::serve::own;
+use crate::server::HttpServer;
 
 /// The default address: reachable from this machine only.
 const LISTEN: &str = "127.0.0.1:7433";
@@ -69,7 +71,7 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
     let seen = FileStamps::of(&config);
     let mut app = App::open_served(&global.options()).map_err(|error| report(&error))?;
     let pools = start_threads().map_err(|error| report_failure(&error))?;
-    let service = run_service(&app, &pools, app.served_observers(), own::names());
+    let service = run_service(&app, &pools, app.served_observers(), builtin::names());
     let runtime = app.runtime().clone();
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
@@ -80,18 +82,18 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         spawn_pruning(&app);
         let listener = listen(&service, at)?;
         // Only now that nothing else can fail: a token that is generated here is shown once.
-        let (keyring, token_note) = keyring(args, &config, None)?;
-        let keyring = watch::Sender::new(Arc::new(keyring));
+        let (authenticator, token_note) = authenticator(args, &config, None)?;
+        let authenticator = watch::Sender::new(Arc::new(authenticator));
         let at = listener.local_addr().unwrap_or(at);
         print_address(at, &config);
         if let Some(note) = token_note {
             print_status(&note);
         }
         let (leave, leaving) = watch::channel(false);
-        let server = House {
-            hall: service.clone(),
+        let server = HttpServer {
+            service: service.clone(),
             at,
-            keyring: keyring.subscribe(),
+            authenticator: authenticator.subscribe(),
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
@@ -105,19 +107,19 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         let hangups = Some(HangupSignals::new());
         tokio::select! {
             () = interrupted_except_hangup(store) => {}
-            () = reloader.watch(hangups, |now| update_access(args, now, &started, &keyring)) => {}
+            () = reloader.watch(hangups, |now| update_access(args, now, &started, &authenticator)) => {}
         }
         // No new connections. Clients that wait for a run get its result or its current state.
         leave.send_replace(true);
         service.settle(Duration::from_millis(service.limits().served_leave_ms)).await;
-        service.abandon().await;
+        service.detach_all().await;
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, serving).await;
         Ok(Exit::Success)
     })
 }
 
 /// Opens the socket on the thread that serves connections.
-fn listen(service: &Hall, at: SocketAddr) -> Result<TcpListener, Exit> {
+fn listen(service: &RunService, at: SocketAddr) -> Result<TcpListener, Exit> {
     let _guard = service.threads().connections.enter();
     bind(at).map_err(|error| {
         print_error(&format!("cannot listen on {at}: {error}"), None);
@@ -213,7 +215,7 @@ fn update_access(
     args: &ServeArgs,
     config: &Config,
     started: &ServeConfig,
-    keyring: &watch::Sender<Arc<Keyring>>,
+    authenticator: &watch::Sender<Arc<Authenticator>>,
 ) {
     let now = &config.server;
     let is_same = now.listen == started.listen
@@ -227,53 +229,53 @@ fn update_access(
     }
     // A reload must not generate another token.
     let args = &ServeArgs { new_token: false, ..args.clone() };
-    let before = keyring.borrow().clone();
-    if let Ok((now, _)) = self::keyring(args, config, Some(&before)) {
-        keyring.send_replace(Arc::new(now));
+    let before = authenticator.borrow().clone();
+    if let Ok((now, _)) = self::authenticator(args, config, Some(&before)) {
+        authenticator.send_replace(Arc::new(now));
     }
 }
 
 /// The accepted tokens, and the note that shows a generated one. An issuer that `before` has already
 /// keeps its keys.
-fn keyring(
+fn authenticator(
     args: &ServeArgs,
     config: &Config,
-    before: Option<&Keyring>,
-) -> Result<(Keyring, Option<String>), Exit> {
-    let (keyring, note) = administrator(args, config)?;
+    before: Option<&Authenticator>,
+) -> Result<(Authenticator, Option<String>), Exit> {
+    let (authenticator, note) = administrator(args, config)?;
     let issuer = config.server.oidc.as_ref().map(|oidc| {
-        let known = before.and_then(Keyring::issuer).filter(|known| known.config() == oidc);
+        let known = before.and_then(Authenticator::issuer).filter(|known| known.config() == oidc);
         known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
     });
-    let keyring = keyring.with(config.server.principals.iter().cloned()).with_issuer(issuer);
-    if let Some((one, other)) = keyring.clash() {
+    let authenticator = authenticator.with(config.server.principals.iter().cloned()).with_issuer(issuer);
+    if let Some((one, other)) = authenticator.clash() {
         let message = format!("`{}` and `{}` have the same token", one.name, other.name);
         print_error(&message, Some("`segue serve token NAME` generates one"));
         return Err(Exit::Usage);
     }
-    Ok((keyring, note))
+    Ok((authenticator, note))
 }
 
 /// The administrator's token, and the note that shows a generated one.
-fn administrator(args: &ServeArgs, config: &Config) -> Result<(Keyring, Option<String>), Exit> {
+fn administrator(args: &ServeArgs, config: &Config) -> Result<(Authenticator, Option<String>), Exit> {
     if args.no_token {
-        return Ok((Keyring::everybody(), None));
+        return Ok((Authenticator::everybody(), None));
     }
     refuse_guessable(config)?;
     if let Some(token) = &config.server.token {
-        return Ok((Keyring::of(token), None));
+        return Ok((Authenticator::of(token), None));
     }
     let note =
         |token: String| format!("token: {token} (shown once; `--new-token` generates a new one)");
-    match data_folder().map(|folder| Keyring::kept(&folder, args.new_token)) {
-        Some(Ok((keyring, token))) => Ok((keyring, token.map(note))),
+    match data_folder().map(|folder| Authenticator::stored(&folder, args.new_token)) {
+        Some(Ok((authenticator, token))) => Ok((authenticator, token.map(note))),
         Some(Err(error)) => {
             print_error(&format!("cannot store the token: {error}"), Some("set `server.token`"));
             Err(Exit::Usage)
         }
         None => {
-            let (keyring, token) = Keyring::for_this_time();
-            Ok((keyring, Some(note(token))))
+            let (authenticator, token) = Authenticator::for_this_process();
+            Ok((authenticator, Some(note(token))))
         }
     }
 }

@@ -13,8 +13,8 @@ use serde_json::json;
 use super::{Exit, Global, print_json, report};
 use crate::app::toolset_named;
 use crate::config::principals::is_name;
+use crate::http::auth::random_token;
 use crate::print::{print_data, print_error, print_status};
-use crate::serve::http::made_up;
 
 /// Generate a token for a principal, and its entry for `server.principals`
 ///
@@ -63,7 +63,7 @@ pub(super) fn token(global: &Global, args: &TokenArgs) -> Exit {
     if let Some(Err(error)) = toolset.map(|name| toolset_named(&config, name)) {
         return report(&error);
     }
-    let token = made_up();
+    let token = random_token();
     let hash = format!("sha256:{}", hex_digest(token.as_bytes()));
     let rights: Vec<&str> = args.rights.iter().map(|right| right.as_str()).collect();
     let expires = args.expires.map(rfc3339);

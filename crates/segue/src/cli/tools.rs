@@ -10,9 +10,9 @@ use segue_runtime::engine::UnavailableTools;
 
 use super::call::report_unknown;
 use super::{Exit, Global, print_json, to_json};
+use crate::api::tools::{ToolDetails, ToolList, has_words};
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_status};
-use crate::serve::listing::{definition, has_words};
 
 /// List tools, or show one
 #[derive(Args, Debug)]
@@ -81,8 +81,8 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     let toolset = app.engine.toolset();
     let found: Vec<_> = toolset.tools().filter(|tool| has_words(tool, words)).collect();
     if global.is_json() {
-        let tools: Vec<_> = found.iter().map(|tool| definition(tool)).collect();
-        print_data(&to_json(&Value::object([("tools", Value::from(tools))])));
+        let tools = found.iter().map(|tool| ToolDetails::from(&***tool)).collect();
+        print_data(&to_json(&ToolList { tools }));
         return Exit::Success;
     }
     let width = found.iter().map(|tool| tool.id.as_str().len()).max().unwrap_or(0);
@@ -100,7 +100,7 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
         Err(error) => return report_unknown(app, &error, id),
     };
     if global.is_json() {
-        print_json(global, &definition(tool));
+        print_json(global, &ToolDetails::from(&**tool));
         return Exit::Success;
     }
     print_data(&format!("{}\n{}\n", tool.id, tool.description));

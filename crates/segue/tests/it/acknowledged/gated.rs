@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
+use segue::api::runs::RunService;
+use segue::api::threads::Threads;
+use segue::http::auth::Authenticator;
+use segue::http::bind;
+use segue::mcp::builtin;
 use segue::observe::Observers;
-use segue::serve::hall::Hall;
-use segue::serve::http::{House, Keyring, bind};
-use segue::serve::own;
-use segue::serve::threads::Threads;
+use segue::server::HttpServer;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
@@ -197,11 +199,11 @@ impl Place {
             let threads =
                 Threads { connections: handle.clone(), runs: handle.clone(), requests: handle };
             let (library, _) = Library::new(engine.clone(), Vec::new());
-            let hall = Hall::new(
+            let service = RunService::new(
                 engine,
                 library,
                 BTreeMap::new(),
-                own::names(),
+                builtin::names(),
                 threads,
                 Observers::default(),
             );
@@ -209,15 +211,16 @@ impl Place {
                 let listener = bind(([127, 0, 0, 1], 0).into()).unwrap();
                 let local = listener.local_addr().unwrap();
                 at.send(local).unwrap();
-                let house = House {
-                    hall,
+                let server = HttpServer {
+                    service,
                     at: local,
-                    keyring: watch::Sender::new(Arc::new(Keyring::of(TOKEN))).subscribe(),
+                    authenticator: watch::Sender::new(Arc::new(Authenticator::of(TOKEN)))
+                        .subscribe(),
                     allowed_origins: Vec::new(),
                     allowed_hosts: Vec::new(),
                     tls: None,
                 };
-                house.serve(listener, leaving).await;
+                server.serve(listener, leaving).await;
             });
         });
         let served = Served::at(address.recv().unwrap().to_string());

@@ -10,7 +10,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use segue::serve::rest::routes::{ROUTES, Verb};
+use segue::http::route::Verb;
+use segue::server::routes;
 use segue_core::access::Right;
 use segue_core::tool::hex_digest;
 
@@ -450,7 +451,7 @@ fn a_token_for_metrics_can_do_nothing_else() {
     let scraper = Client::of(&served, SCRAPER.2);
     assert_eq!(scraper.get("/metrics").unwrap().status, 200);
     let (mut tried, mut wrong) = (0, Vec::new());
-    let others = ROUTES.iter().filter(|route| route.right != Right::Public);
+    let others = routes().into_iter().filter(|route| route.right != Right::Public);
     for route in others.filter(|route| !matches!(route.path, "/metrics" | "/mcp" | "/graphql")) {
         let path = route.path.replace("{id}", "x").replace("{name}", "x");
         let body = if route.verb == Verb::Get { json!(null) } else { json!({}) };

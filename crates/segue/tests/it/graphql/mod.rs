@@ -5,7 +5,7 @@ mod walk;
 
 use std::io::{Read as _, Write as _};
 
-use segue::serve::graphql;
+use segue::graphql;
 
 use crate::rest::plans::planning;
 use crate::rest::served;

@@ -2,7 +2,8 @@
 
 use std::io::{Read as _, Write as _};
 
-use segue::serve::rest::routes::{Handler, ROUTES, Route, Verb};
+use segue::http::route::{Handler, Route, Verb};
+use segue::server::routes;
 use segue_core::access::Right;
 
 use super::{served, world};
@@ -27,7 +28,7 @@ fn no_route_is_open_to_who_may_not() {
         Some("Bearer "),
         Some(&right),
     ];
-    for route in ROUTES {
+    for route in routes() {
         for credential in credentials {
             let may = credential == Some(&*right) || route.right == Right::Public;
             for (host, is_ours) in
@@ -61,7 +62,7 @@ fn ask(served: &Served, route: &Route, headers: &[(&str, &str)]) -> u16 {
 /// tell of this installation.
 #[test]
 fn the_table_is_what_was_agreed() {
-    let has = |verb: Verb, path: &str| ROUTES.iter().any(|r| r.verb == verb && r.path == path);
+    let has = |verb: Verb, path: &str| routes().iter().any(|r| r.verb == verb && r.path == path);
     for path in
         ["compositions", "compositions/templates", "compositions/templates/{id}", "runs", "tools"]
     {
@@ -71,16 +72,16 @@ fn the_table_is_what_was_agreed() {
         assert!(has(Verb::Post, &format!("/api/v1/{path}")), "{path}");
     }
     let open: Vec<&str> =
-        ROUTES.iter().filter(|r| r.right == Right::Public).map(|r| r.path).collect();
+        routes().iter().filter(|r| r.right == Right::Public).map(|r| r.path).collect();
     let known = "/.well-known/oauth-protected-resource";
     let of_mcp = format!("{known}/mcp");
     assert_eq!(open, [known, &of_mcp, "/healthz", "/docs", "/docs/style.css"]);
-    for route in ROUTES {
+    for route in routes() {
         let changes = matches!(route.right, Right::Run | Right::Write | Right::Admin);
-        let is_mcp = matches!(route.handler, Handler::Elsewhere);
+        let is_mcp = matches!(route.handler, Handler::External);
         assert!(route.verb != Verb::Get || !changes || is_mcp, "{}", route.path);
         assert!(
-            !route.about.is_empty() && (is_mcp || !route.outcomes.is_empty()),
+            !route.about.is_empty() && (is_mcp || !route.responses.is_empty()),
             "{}",
             route.path
         );

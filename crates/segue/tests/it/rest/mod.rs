@@ -12,7 +12,8 @@ mod walk;
 
 use std::sync::OnceLock;
 
-use segue::serve::rest::openapi;
+use segue::rest::openapi;
+use segue::server;
 
 use crate::serve::{CONFIG, DOUBLE};
 use crate::served::{Answer, Served};
@@ -45,7 +46,7 @@ fn one(tool: &str, parameters: &Json) -> Json {
 
 fn document() -> &'static Json {
     static DOCUMENT: OnceLock<Json> = OnceLock::new();
-    DOCUMENT.get_or_init(openapi::document)
+    DOCUMENT.get_or_init(|| openapi::document(&server::routes()))
 }
 
 /// Fails unless an answer is one that the document lists for its route, and has its shape.
@@ -94,10 +95,10 @@ fn an_answer_that_is_not_documented_is_noticed() {
 #[test]
 fn the_document_is_served_and_current() {
     let (_world, served) = served("");
-    assert_eq!(served.get("/openapi.json").body, openapi::text());
+    assert_eq!(served.get("/openapi.json").body, server::openapi());
     let committed = concat!(env!("CARGO_MANIFEST_DIR"), "/../../schema/openapi.json");
     let committed = std::fs::read_to_string(committed).unwrap_or_default();
-    assert!(committed == openapi::text(), "`just gen` writes `schema/openapi.json`");
+    assert!(committed == server::openapi(), "`just gen` writes `schema/openapi.json`");
     let page = served.ask("GET", "/docs", &[], "");
     assert!(page.headers["content-security-policy"].starts_with("default-src 'none'"));
     for foreign in ["<script", "http://", "https://", "style=\""] {
@@ -109,7 +110,7 @@ fn the_document_is_served_and_current() {
 
 #[test]
 fn the_document_names_each_operation_once_and_has_every_shape() {
-    let text = openapi::text();
+    let text = server::openapi();
     let document = document();
     for at in text.split("\"$ref\": \"#").skip(1) {
         let pointer = at.split('"').next().unwrap();

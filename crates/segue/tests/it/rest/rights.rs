@@ -2,8 +2,9 @@
 
 mod inline;
 
-use segue::serve::own::OWN;
-use segue::serve::rest::routes::{ROUTES, Route};
+use segue::http::route::Route;
+use segue::mcp::builtin::BUILTIN_TOOLS;
+use segue::server::routes;
 use segue_core::access::Right;
 use segue_core::tool::hex_digest;
 
@@ -183,7 +184,7 @@ fn every_route_answers_every_credential_as_it_should() {
     let (_world, served) = served();
     let run = served.waiting_run_of("ada");
     let gone = "018f0000-0000-7000-8000-000000000000";
-    for route in ROUTES {
+    for route in routes() {
         let is_of_run = route.path.starts_with("/api/v1/runs/{id}");
         // What changes the run would have each credential meet another one.
         let acts = is_of_run && matches!(route.right, Right::Run | Right::Approve);
@@ -317,7 +318,7 @@ fn mcp_knows_who_calls() {
     assert!(served.mcp_as("ada", "tasks/get", json!({ "taskId": run }))["result"].is_object());
     for (who, right) in [("looker", Right::Read), ("ada", Right::Write)] {
         let tools = served.tools_of(who);
-        for own in OWN.iter().filter(|own| !own.name.starts_with("plan_")) {
+        for own in BUILTIN_TOOLS.iter().filter(|own| !own.name.starts_with("plan_")) {
             let may = own.right == Right::Read || right == Right::Write;
             assert_eq!(tools.iter().any(|tool| tool == own.name), may, "{who} {}", own.name);
             if !may {

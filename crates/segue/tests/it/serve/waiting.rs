@@ -220,6 +220,6 @@ fn a_host_that_fails_to_ask_is_told_so() {
     let refusal = json!({ "code": -32601, "message": "no" });
     host.send(&json!({ "jsonrpc": "2.0", "id": asked["id"], "error": refusal }));
     let answer = host.answer(id);
-    assert!(error(&answer["result"]).contains("nobody could be asked"), "{answer}");
+    assert!(error(&answer["result"]).contains("no person could be asked"), "{answer}");
     assert_eq!(notes(&world), 0);
 }

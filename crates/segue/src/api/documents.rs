@@ -1,0 +1,114 @@
+//! Which composition a request means, as a plan: one that the caller wrote, a template, or a served one.
+//!
+//! A composition that the caller wrote, and a template that a caller stored, run with the tools that the
+//! caller may compose of. Served compositions and the operator's templates run with the caller's own.
+
+use std::sync::Arc;
+
+use segue_core::access::Principal;
+use segue_core::source::Source;
+use segue_core::plan::Plan;
+use segue_core::template::TemplateOrigin;
+use segue_core::view::PlanView;
+
+use super::error::Error;
+use super::requests::DocumentRef;
+use super::responses::ValidationResult;
+use super::runs::RunService;
+use super::threads::calculate;
+
+/// A composition that a request means. Only served ones are compiled already.
+pub enum Composition {
+    /// One that the caller wrote.
+    Inline(Source),
+    /// A template that comes with Segue or from a file of the operator.
+    Template(Source),
+    /// A template that a caller stored.
+    StoredTemplate(Source),
+    /// A served composition.
+    Served(Arc<Plan>),
+}
+
+impl Composition {
+    /// Finds the composition that a request means.
+    pub async fn find(
+        service: &RunService,
+        who: &Principal,
+        document: DocumentRef<'_>,
+    ) -> Result<Composition, Error> {
+        let catalog = service.catalog(who);
+        match document {
+            DocumentRef::Inline(document) => Ok(Composition::Inline(document.source())),
+            DocumentRef::Template(id) => {
+                let template = catalog.library.stored_template(id).await?;
+                Ok(match template.origin {
+                    TemplateOrigin::Shipped | TemplateOrigin::File => {
+                        Composition::Template(template.source)
+                    }
+                    TemplateOrigin::Store => Composition::StoredTemplate(template.source),
+                })
+            }
+            DocumentRef::Served(name) => {
+                let tools = &catalog.tools;
+                let tool = tools.get(name).or_else(|| tools.of_composition(name));
+                let unknown = || Error::not_found(format!("no composition `{name}` is served"));
+                Ok(Composition::Served(tool.ok_or_else(unknown)?.plan.clone()))
+            }
+        }
+    }
+
+    /// The principal that it runs as. A model that stores a template runs it as its author.
+    pub fn runs_as(&self, who: &Principal) -> Principal {
+        match self {
+            Composition::Inline(_) | Composition::StoredTemplate(_) => who.as_author(),
+            Composition::Template(_) | Composition::Served(_) => who.clone(),
+        }
+    }
+
+    /// Its plan, with the tools of the principal that runs it.
+    pub fn plan(self, service: &RunService, runs_as: &Principal) -> Result<Arc<Plan>, Error> {
+        match self {
+            Composition::Served(plan) => Ok(plan),
+            Composition::Inline(source)
+            | Composition::Template(source)
+            | Composition::StoredTemplate(source) => {
+                let engine = service.catalog(runs_as).engine;
+                let (plan, diagnostics) = calculate(|| engine.plan(&source));
+                plan.ok_or_else(|| Error::findings(&source, &diagnostics))
+            }
+        }
+    }
+}
+
+/// Plans the composition that a request means.
+pub async fn plan(
+    service: &RunService,
+    who: &Principal,
+    document: DocumentRef<'_>,
+) -> Result<Arc<Plan>, Error> {
+    let composition = Composition::find(service, who, document).await?;
+    let runs_as = composition.runs_as(who);
+    composition.plan(service, &runs_as)
+}
+
+/// Checks the composition that a request means, and runs nothing.
+pub async fn validate(
+    service: &RunService,
+    who: &Principal,
+    document: DocumentRef<'_>,
+) -> Result<ValidationResult, Error> {
+    let composition = Composition::find(service, who, document).await?;
+    let runs_as = composition.runs_as(who);
+    let (plan, diagnostics) = match composition {
+        Composition::Served(plan) => (Some(plan), Vec::new()),
+        Composition::Inline(source)
+        | Composition::Template(source)
+        | Composition::StoredTemplate(source) => {
+            let engine = service.catalog(&runs_as).engine;
+            let (plan, diagnostics) = calculate(|| engine.plan(&source));
+            (plan, diagnostics.iter().map(|finding| finding.view(&source)).collect())
+        }
+    };
+    let plan = plan.map(|plan| PlanView::from_plan(&plan));
+    Ok(ValidationResult { ok: plan.is_some(), diagnostics, plan })
+}

@@ -1,0 +1,31 @@
+//! The service layer: every request of every surface, typed, and what the service does with it.
+//!
+//! ```text
+//! requests.rs, responses.rs, error.rs   what is asked and answered; the one error
+//! served.rs, catalog.rs                 what is served to whom; a composition as a tool
+//! runs/                                 starting runs, finding them, acting on them, following them
+//! documents.rs, plans.rs,               compositions of a request; plans from words; templates; tools
+//!   templates.rs, tools.rs
+//! questions.rs                          what a person is asked, and what an answer means
+//! result.rs, content.rs                 a run as the result of a tool
+//! threads.rs, audit.rs                  thread pools and panics; the audit log
+//! ```
+//!
+//! REST, GraphQL and MCP read a request, call a function here, and translate what it returns. Nothing
+//! here knows a protocol, so every surface does the same.
+
+pub mod audit;
+pub mod catalog;
+pub mod content;
+pub mod documents;
+pub mod error;
+pub mod plans;
+pub mod questions;
+pub mod requests;
+pub mod responses;
+pub mod result;
+pub mod runs;
+pub mod served;
+pub mod templates;
+pub mod threads;
+pub mod tools;

@@ -1,0 +1,266 @@
+//! Acting on a run: cancel, roll back, resume, approve.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::access::Principal;
+use segue_core::diagnostic::Code;
+use segue_core::run::Question;
+use segue_core::value::Value;
+use segue_core::view::{RunStatus, RunView, Timestamp};
+use segue_runtime::driver::now_ms;
+use segue_runtime::driver::RunCommand;
+use segue_runtime::engine::{EngineError, LoadedRun};
+use segue_runtime::store::{StoreError, TakeOver};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::RunService;
+use super::handle::{QuestionPolicy, RunHandle};
+use crate::api::error::{Error, ErrorKind};
+use crate::api::questions::{AmbiguousQuestion, data_error, find_question};
+use crate::api::requests::{ApproveRun, Assume, ResumeRun};
+
+/// What a caller wants of a run.
+#[derive(Debug)]
+pub enum RunAction {
+    /// End it.
+    Cancel,
+    /// Roll it back.
+    RollBack,
+    /// Resume it, with what is known of a call that was never answered.
+    Resume(ResumeRun),
+    /// Answer the question that it waits for, and resume it.
+    Approve(ApproveRun),
+}
+
+/// An answer to a question of a run.
+struct QuestionAnswer {
+    /// The step that asks, when several do.
+    step: Option<Arc<str>>,
+    /// Yes or no; of a call in doubt: whether it did its work.
+    granted: bool,
+    /// The data of a yes.
+    data: Value,
+}
+
+/// Acts on a run, and waits for its end at most so long. The action happens although the caller
+/// disconnects.
+pub async fn act(
+    service: &Arc<RunService>,
+    who: &Principal,
+    run_id: &str,
+    action: RunAction,
+    timeout: Duration,
+) -> Result<RunView, Error> {
+    let (stored, by) = (service.stored(who, run_id).await?, &who.name);
+    // A finished run accepts only `rollback`.
+    if stored.run.is_finished() && !matches!(action, RunAction::RollBack) {
+        let (run_id, status) = (stored.row.run_id.clone(), stored.row.status);
+        return Err(StoreError::Ended { run_id, status }.into());
+    }
+    let wish = match action {
+        RunAction::Cancel => RunCommand::Cancel { by: by.clone() },
+        RunAction::RollBack => RunCommand::RollBack { by: by.clone() },
+        RunAction::Resume(ResumeRun { assume: None, .. }) => RunCommand::Resume,
+        RunAction::Resume(ResumeRun { assume: Some(assume), value, step }) => {
+            let (granted, data) = (assume == Assume::Done, value.unwrap_or_default());
+            decide(&stored, QuestionAnswer { step, granted, data }, true, by)?
+        }
+        RunAction::Approve(ApproveRun { approved, step, data }) => {
+            let (granted, data) = (approved, data.unwrap_or_default());
+            decide(&stored, QuestionAnswer { step, granted, data }, false, by)?
+        }
+    };
+    let acting = match record(service, who, &stored.row.run_id, wish).await? {
+        Recorded::Acting(acting) => acting,
+        Recorded::Finished(view) => return Ok(*view),
+    };
+    match tokio::time::timeout(timeout, acting).await {
+        Ok(Ok(outcome)) => Ok(outcome?),
+        Ok(Err(_)) => Err(panicked()),
+        Err(_) => {
+            let now = service.stored(who, run_id).await?;
+            Ok(current_view(service, who, &now))
+        }
+    }
+}
+
+fn panicked() -> Error {
+    Error::internal("the run could not be acted on")
+}
+
+/// What became of an action.
+pub enum Recorded {
+    /// It is durable, and the run goes on.
+    Acting(JoinHandle<Result<RunView, EngineError>>),
+    /// The run has finished, or waits.
+    Finished(Box<RunView>),
+}
+
+/// Acts on a run, and waits until that is durable: only then may it be acknowledged. The action happens
+/// although the caller disconnects.
+pub async fn record(
+    service: &Arc<RunService>,
+    who: &Principal,
+    run_id: &Arc<str>,
+    wish: RunCommand,
+) -> Result<Recorded, Error> {
+    let (recorded, mut is_recorded) = watch::channel(false);
+    let (service, who, run_id) = (service.clone(), who.clone(), run_id.clone());
+    let acting =
+        tokio::spawn(
+            async move { service.act_until_recorded(&who, &run_id, wish, &recorded).await },
+        );
+    // The task drops the sender when it ends.
+    if is_recorded.wait_for(|recorded| *recorded).await.is_ok() {
+        return Ok(Recorded::Acting(acting));
+    }
+    Ok(Recorded::Finished(Box::new(acting.await.map_err(|_| panicked())??)))
+}
+
+/// The answer to the question that the caller means.
+fn decide(
+    stored: &LoadedRun,
+    answer: QuestionAnswer,
+    is_doubt: bool,
+    by: &Arc<str>,
+) -> Result<RunCommand, Error> {
+    let run_id = &stored.row.run_id;
+    let found = find_question(&stored.run, answer.step.as_deref(), is_doubt);
+    let question: Question = found.map_err(|ambiguous| match ambiguous {
+        AmbiguousQuestion::None => {
+            Error::conflict("nothing of this kind is asked in this run").of_run(run_id)
+        }
+        AmbiguousQuestion::Several(steps) => {
+            let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+            let message = format!("several steps ask: {}", steps.join(", "));
+            Error::conflict(message).help("`step` says which is meant").of_run(run_id)
+        }
+    })?;
+    let error = data_error(&question, &answer.data, &stored.plan);
+    if let Some(error) = error.filter(|_| answer.granted) {
+        return Err(Error::new(ErrorKind::Invalid, Code::InputSchema, error));
+    }
+    let QuestionAnswer { granted, data, .. } = answer;
+    Ok(RunCommand::Decide { question: question.id, granted, by: by.clone(), data })
+}
+
+/// The state of a run. One that has started here is running, even if its journal does not say so yet,
+/// and its duration grows.
+pub fn current_view(service: &RunService, who: &Principal, stored: &LoadedRun) -> RunView {
+    let mut view = stored.view();
+    if view.status == RunStatus::Pending && service.handle(who, &view.run_id).is_some() {
+        view.status = RunStatus::Running;
+    }
+    if let (RunStatus::Running, Some(Timestamp(began))) = (view.status, view.started_at) {
+        view.duration_ms = view.duration_ms.max(now_ms().saturating_sub(began));
+        view.duration = view.duration.max(view.duration_ms.saturating_mul(1_000_000));
+    }
+    view
+}
+
+/// Waits for the end of a run at most so long; the state of a run that goes on, here or after a restart.
+pub async fn wait(
+    service: &RunService,
+    who: &Principal,
+    handle: &RunHandle,
+    timeout: Duration,
+) -> Result<RunView, Error> {
+    if let Ok(outcome) = tokio::time::timeout(timeout, handle.ended()).await
+        && !handle.is_detached()
+    {
+        return Ok(outcome.as_ref().clone()?);
+    }
+    Ok(current_view(service, who, &service.stored(who, &handle.run_id).await?))
+}
+
+impl RunService {
+    /// Cancels a run of the caller, whichever process drives it.
+    pub async fn cancel(
+        self: &Arc<RunService>,
+        who: &Principal,
+        run_id: &str,
+    ) -> Result<RunView, Error> {
+        let (wish, recorded) =
+            (RunCommand::Cancel { by: who.name.clone() }, watch::Sender::default());
+        Ok(self.act_until_recorded(who, run_id, wish, &recorded).await?)
+    }
+
+    /// Cancels a run that this process drives, and interrupts its evaluation. Whether that is durable.
+    pub async fn cancel_handle(&self, handle: &RunHandle, by: Arc<str>) -> bool {
+        handle.cancel(by, || self.full_catalog().engine.stop(&handle.run_id)).await
+    }
+
+    /// Acts on a run of the caller, whichever process drives it, and waits until the run has finished or
+    /// waits for a person. Says when the action is durable, and may be acknowledged.
+    pub(super) async fn act_until_recorded(
+        self: &Arc<RunService>,
+        who: &Principal,
+        run_id: &str,
+        wish: RunCommand,
+        recorded: &watch::Sender<bool>,
+    ) -> Result<RunView, EngineError> {
+        loop {
+            let Some((handle, is_recorded)) = self.deliver(who, run_id, &wish).await? else {
+                continue;
+            };
+            if is_recorded {
+                recorded.send_replace(true);
+            }
+            match &*handle.ended().await {
+                // Another process drives it, and is told through the store.
+                Err(EngineError::Store(StoreError::Owned { .. })) if wish != RunCommand::Resume => {
+                    let engine = self.full_catalog().engine;
+                    if engine.send_command(&handle.run_id, &wish).await? {
+                        recorded.send_replace(true);
+                        return engine.follow(&handle.run_id).await;
+                    }
+                }
+                // This process ends, and the next start resumes the run.
+                Err(_) if is_recorded && handle.is_detached() => {
+                    return Ok(self.stored(who, run_id).await?.view());
+                }
+                // It began to wait for a person before it received the action.
+                Ok(view) if !is_recorded && view.status == RunStatus::Waiting => {}
+                other => return other.clone(),
+            }
+        }
+    }
+
+    /// Hands an action to a run; whether it is durable. Nothing when the run ended meanwhile, and the
+    /// caller has to try again.
+    async fn deliver(
+        self: &Arc<RunService>,
+        who: &Principal,
+        run_id: &str,
+        wish: &RunCommand,
+    ) -> Result<Option<(Arc<RunHandle>, bool)>, EngineError> {
+        let Some(handle) = self.handle(who, run_id) else {
+            let row = self.row(who, run_id).await?;
+            // A finished run is opened again only to roll it back.
+            let take_over = match wish {
+                RunCommand::RollBack { .. } => TakeOver::Reopen,
+                RunCommand::Resume | RunCommand::Cancel { .. } | RunCommand::Decide { .. } => {
+                    TakeOver::IfAbandoned
+                }
+            };
+            let handle = self.resume(&row, wish.clone(), take_over, QuestionPolicy::Defer);
+            let is_recorded = handle.started().await.is_ok();
+            return Ok(Some((handle, is_recorded)));
+        };
+        let is_recorded = match wish {
+            RunCommand::Cancel { by } => self.cancel_handle(&handle, by.clone()).await,
+            RunCommand::Resume => handle.started().await.is_ok(),
+            wish => {
+                if !self.full_catalog().engine.send_command(&handle.run_id, wish).await? {
+                    // It ended meanwhile, because it waits for a person.
+                    handle.ended().await;
+                    return Ok(None);
+                }
+                true
+            }
+        };
+        Ok(Some((handle, is_recorded)))
+    }
+}

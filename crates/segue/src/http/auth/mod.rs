@@ -1,0 +1,322 @@
+//! Authentication: host, origin and token of each request, before its handler sees anything of it.
+//!
+//! A request is sent to a host name of this server, comes from no web page except the allowed ones, and
+//! has a token. Otherwise any web page could call a server on its visitor's machine. Only then is the body
+//! read, once, within a size and a time.
+
+mod failure_log;
+mod oidc;
+mod signatures;
+mod stream_auth;
+mod token;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use segue_core::access::Principal;
+use segue_core::diagnostic::Code;
+use segue_runtime::driver::now_ms;
+use tokio::sync::watch;
+
+use super::problem::Problem;
+use super::request::CollectedBody;
+use super::request_log::RequestLog;
+use crate::api::runs::RunService;
+use crate::observe::RequestOrigin;
+use crate::observe::metrics::Metrics;
+use failure_log::AuthFailureLog;
+use oidc::METADATA;
+use stream_auth::StreamAuth;
+use token::AuthError;
+
+pub use oidc::{Issuer, ProtectedResource, ResourceMetadata};
+pub use stream_auth::Authenticated;
+pub use token::{Authenticator, random_token};
+
+/// Headers of every response.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// Headers that an allowed page may send.
+const ACCEPTED: &str = "authorization, content-type, prefer, idempotency-key, last-event-id, \
+mcp-protocol-version, mcp-session-id, mcp-method, mcp-name, traceparent, x-request-id";
+
+/// Headers that an allowed page may read.
+const EXPOSED: &str = "location, retry-after, allow, mcp-session-id, x-request-id";
+
+/// The challenge when the token is invalid.
+const INVALID: &str = r#"error="invalid_token""#;
+
+/// The challenge when the token is valid and has no right here.
+const INSUFFICIENT: &str = r#"error="insufficient_scope""#;
+
+/// What authentication checks.
+pub(crate) struct AuthLayer {
+    /// Which tokens are accepted, now.
+    pub(crate) authenticator: watch::Receiver<Arc<Authenticator>>,
+    /// Whether connections are encrypted.
+    pub(crate) is_encrypted: bool,
+    /// The host names of this server.
+    pub(crate) hosts: Vec<String>,
+    /// Origins of web pages that may call.
+    pub(crate) origins: Vec<WebOrigin>,
+    /// Paths that need no token.
+    pub(crate) public: Vec<&'static str>,
+    /// The service, for its limits.
+    pub(crate) service: Arc<RunService>,
+    /// The metrics of requests.
+    pub(crate) metrics: Option<Arc<Metrics>>,
+    /// The log of refused credentials.
+    pub(crate) failures: AuthFailureLog,
+}
+
+/// The origin of a web page, with its port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WebOrigin {
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+impl WebOrigin {
+    /// `https://app.example.org` is the same as `https://app.example.org:443`.
+    pub(crate) fn parse(text: &str) -> Option<WebOrigin> {
+        let uri: Uri = text.parse().ok()?;
+        let scheme = uri.scheme_str()?.to_ascii_lowercase();
+        let default = match &*scheme {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        let host = uri.host()?.to_ascii_lowercase();
+        Some(WebOrigin { port: uri.port_u16().or(default), scheme, host })
+    }
+}
+
+impl AuthLayer {
+    /// The principal of a request.
+    async fn check(
+        &self,
+        request: &Parts,
+        origin: &RequestOrigin,
+    ) -> Result<Authenticated, Problem> {
+        let headers = &request.headers;
+        let host = host_of(&request.uri, headers).ok_or_else(|| {
+            Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
+        })?;
+        if !self.hosts.contains(&host) {
+            let detail = format!("unknown host `{host}`; add it to `server.allowed_hosts`");
+            return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
+        }
+        for origin in headers.get_all(header::ORIGIN) {
+            if !self.is_allowed(origin) {
+                let detail = "the origin of this web page is not in `server.allowed_origins`";
+                return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
+            }
+        }
+        let path = request.uri.path();
+        // A browser sends no token with a preflight, and public paths say nothing secret.
+        if is_preflight(request) || self.public.contains(&path) {
+            return Ok(Authenticated::lasting(Principal::anonymous()));
+        }
+        let authenticator = self.authenticator.borrow().clone();
+        let authenticated = authenticator.authenticate(headers, now_ms()).await;
+        authenticated.map_err(|error| {
+            let problem = self.problem(&authenticator, &error, &host_and_port(request), path);
+            let (why, status) = (&problem.view().detail, problem.status().as_u16());
+            self.failures.log(why, path, status, origin.request_id.as_deref());
+            problem
+        })
+    }
+
+    /// The problem of a refused credential, with the challenge that says how to get a good one.
+    fn problem(
+        &self,
+        authenticator: &Authenticator,
+        error: &AuthError,
+        host: &str,
+        path: &str,
+    ) -> Problem {
+        let mut status = StatusCode::UNAUTHORIZED;
+        let (detail, challenge_error) = match error {
+            AuthError::Absent => ("a token is needed: `Authorization: Bearer …`".to_owned(), ""),
+            AuthError::Unknown => ("this token is unknown".to_owned(), INVALID),
+            AuthError::Expired => ("this token has expired".to_owned(), INVALID),
+            AuthError::Invalid(why) => (format!("this token cannot be used: {why}"), INVALID),
+            AuthError::Insufficient(why) => {
+                status = StatusCode::FORBIDDEN;
+                (format!("this token has no right here: {why}"), INSUFFICIENT)
+            }
+            AuthError::Unavailable(why) => {
+                let problem =
+                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, why.clone());
+                return problem.with(header::RETRY_AFTER, "5");
+            }
+        };
+        let mut challenge = vec![r#"realm="segue""#.to_owned()];
+        if authenticator.issuer().is_some() {
+            let scheme = if self.is_encrypted { "https" } else { "http" };
+            let of = if path == "/mcp" { "/mcp" } else { "" };
+            challenge.push(format!(r#"resource_metadata="{scheme}://{host}{METADATA}{of}""#));
+        }
+        challenge.extend(Some(challenge_error.to_owned()).filter(|error| !error.is_empty()));
+        let problem = Problem::new(status, Code::Unauthorized, detail);
+        problem.with_text(header::WWW_AUTHENTICATE, &format!("Bearer {}", challenge.join(", ")))
+    }
+
+    /// Whether a web page may call.
+    fn is_allowed(&self, origin: &HeaderValue) -> bool {
+        let known = origin.to_str().ok().and_then(WebOrigin::parse);
+        known.is_some_and(|origin| self.origins.contains(&origin))
+    }
+
+    /// Reads the body within its size and time.
+    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            let detail = "the body must not be compressed: send it without `Content-Encoding`";
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                Code::InvalidField,
+                detail,
+            ));
+        }
+        let limits = self.service.limits();
+        let bytes_max = limits.served_body_bytes_max;
+        let too_large = || {
+            let detail = format!("a body has at most {bytes_max} bytes (`served_body_bytes_max`)");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail).closing()
+        };
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(too_large());
+        }
+        let read = Limited::new(body, bytes_max).collect();
+        match tokio::time::timeout(Duration::from_millis(limits.served_body_ms), read).await {
+            Ok(Ok(body)) => Ok(body.to_bytes()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(_)) => {
+                let detail = "the body could not be read";
+                Err(Problem::new(StatusCode::BAD_REQUEST, Code::Parse, detail).closing())
+            }
+            Err(_) => {
+                let detail = "the body did not arrive in time (`served_body_ms`)";
+                Err(Problem::new(StatusCode::REQUEST_TIMEOUT, Code::Timeout, detail).closing())
+            }
+        }
+    }
+
+    /// Authenticates a request, reads its body, and calls the next layer.
+    async fn handle(
+        &self,
+        request: Request,
+        next: Next,
+        origin: RequestOrigin,
+    ) -> Result<Response, Problem> {
+        let (mut parts, mut body) = request.into_parts();
+        // Before the check, so that no change of the tokens is missed.
+        let authenticator = self.authenticator.clone();
+        let authenticated = self.check(&parts, &origin).await?;
+        if is_preflight(&parts) {
+            return Ok(preflight());
+        }
+        parts.extensions.insert(authenticated.who.clone());
+        let credentials = StreamAuth::credentials(&parts.headers);
+        let stream_auth = StreamAuth { authenticated, credentials, authenticator };
+        parts.extensions.insert(origin);
+        if !body.is_end_stream() {
+            let bytes = self.read(&parts.headers, body).await?;
+            // Our handlers take the bytes; the MCP library takes the body.
+            parts.extensions.insert(CollectedBody(bytes.clone()));
+            body = Body::from(bytes);
+        }
+        Ok(stream_auth.limit(next.run(Request::from_parts(parts, body)).await))
+    }
+}
+
+/// The host name that a request is sent to, without its port.
+fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (given, more) = (hosts.next(), hosts.next());
+    if more.is_some() {
+        return None;
+    }
+    let authority: axum::http::uri::Authority = match uri.authority() {
+        Some(authority) => authority.clone(),
+        None => given?.to_str().ok()?.parse().ok()?,
+    };
+    Some(authority.host().to_ascii_lowercase())
+}
+
+/// The host name and the port that a request was sent to.
+fn host_and_port(request: &Parts) -> String {
+    let given = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    request.uri.authority().map_or_else(|| given.unwrap_or("").to_owned(), ToString::to_string)
+}
+
+/// The middleware: authentication, the request log, and the headers of every response.
+pub(crate) async fn authenticate(
+    State(auth): State<Arc<AuthLayer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let page = request.headers().get(header::ORIGIN).cloned();
+    let log = RequestLog::of(&request);
+    let mut response = match auth.handle(request, next, log.origin.clone()).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    };
+    log.answered(&mut response, auth.metrics.as_deref());
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    // The response to a refused page does not name its origin, so its browser hides the response.
+    if let Some(page) = page.filter(|page| auth.is_allowed(page)) {
+        let headers = response.headers_mut();
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
+    response
+}
+
+/// Whether a request is a CORS preflight.
+fn is_preflight(request: &Parts) -> bool {
+    request.method == Method::OPTIONS
+        && request.headers.contains_key(header::ORIGIN)
+        && request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+}
+
+/// The response to a preflight of an allowed page.
+fn preflight() -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static("GET, POST, PUT, DELETE");
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ACCEPTED));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_the_same_when_a_browser_says_so() {
+        let origin = |text| WebOrigin::parse(text);
+        assert_eq!(origin("https://App.example"), origin("https://app.example:443"));
+        assert_ne!(origin("http://app.example"), origin("https://app.example"));
+        assert_ne!(origin("http://app.example"), origin("http://app.example:81"));
+        assert_eq!(origin("null"), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Runs: list, read, cancel, roll back, resume and approve.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use segue_core::view::RunStatus;
+use segue_runtime::store::RunQuery;
+
+use super::compositions::run_response;
+use crate::api::error::Error;
+use crate::api::responses::RunList;
+use crate::api::runs::act::{RunAction, act};
+use crate::http::request::{Answer, ApiRequest, json};
+
+/// The default page size.
+const PAGE: usize = 50;
+
+/// `GET /api/v1/runs`
+pub(super) async fn list(request: ApiRequest) -> Answer {
+    let number = |name| request.query(name).and_then(|text| text.parse().ok());
+    let after = request.query("cursor").map(str::parse).transpose();
+    let query = RunQuery {
+        statuses: request.queries("status").filter_map(RunStatus::parse).collect(),
+        name: request.query("name").map(Arc::from),
+        since_ms: number("since_ms"),
+        before_ms: number("before_ms"),
+        principal: None,
+        after: after.map_err(|_| Error::malformed("`cursor` is `next` of the page before"))?,
+        limit: number("limit").and_then(|limit: u64| usize::try_from(limit).ok()).unwrap_or(PAGE),
+    };
+    let found = request.service().runs(&request.who, query).await?;
+    Ok(json(StatusCode::OK, &RunList::from(found)))
+}
+
+/// `GET /api/v1/runs/{id}`
+pub(super) async fn get(request: ApiRequest) -> Answer {
+    let view = request.service().view(&request.who, request.part("id")).await?;
+    Ok(json(StatusCode::OK, &view))
+}
+
+/// `POST /api/v1/runs/{id}/cancel`
+pub(super) async fn cancel(request: ApiRequest) -> Answer {
+    act_on(&request, RunAction::Cancel).await
+}
+
+/// `POST /api/v1/runs/{id}/rollback`
+pub(super) async fn rollback(request: ApiRequest) -> Answer {
+    act_on(&request, RunAction::RollBack).await
+}
+
+/// `POST /api/v1/runs/{id}/resume`
+pub(super) async fn resume(request: ApiRequest) -> Answer {
+    let action = RunAction::Resume(request.read()?);
+    act_on(&request, action).await
+}
+
+/// `POST /api/v1/runs/{id}/approve`
+pub(super) async fn approve(request: ApiRequest) -> Answer {
+    let action = RunAction::Approve(request.read()?);
+    act_on(&request, action).await
+}
+
+async fn act_on(request: &ApiRequest, action: RunAction) -> Answer {
+    let (run_id, timeout) = (request.part("id"), request.wait_timeout());
+    let view = act(request.service(), &request.who, run_id, action, timeout).await?;
+    Ok(run_response(view.status, &view.run_id, &view))
+}
