@@ -37,6 +37,7 @@ mod support;
 mod telltale;
 mod templates;
 mod testing;
+mod layers;
 mod tidy;
 mod tools;
 mod toolsets;
