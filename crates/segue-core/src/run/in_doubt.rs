@@ -185,7 +185,7 @@ impl TurnBuilder<'_> {
                 self.record(Fact::Succeeded { node, output, given });
             }
             Err(failure) => {
-                self.ask_person(node, doubt_failure(doubt, "what its probe found", &failure))
+                self.ask_person(node, doubt_failure(doubt, "what its probe found", &failure));
             }
         }
     }

@@ -39,7 +39,7 @@ pub(crate) enum End {
 /// What becomes of a step on the way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
-    Undone,
+    RolledBack,
     Left,
 }
 
