@@ -159,6 +159,6 @@ fn a_raised_flag_does_not_stop_a_rollback() {
     handle(&mut run, EventKind::Answered { call, answer });
     run.interrupt().raise();
     let turn = handle(&mut run, EventKind::RollBack { by: "ada".into() });
-    let undoes = turn.perform.iter().any(|effect| matches!(effect, Effect::Call(_)));
-    assert!(undoes, "{turn:?}");
+    let rolls_back = turn.perform.iter().any(|effect| matches!(effect, Effect::Call(_)));
+    assert!(rolls_back, "{turn:?}");
 }

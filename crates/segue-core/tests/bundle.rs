@@ -99,12 +99,12 @@ fn compositions_inside_come_back_at_any_depth() {
 /// needed.
 #[test]
 fn a_short_name_means_what_it_meant() {
-    let tool = |id: &str, undo: Option<&str>| {
+    let tool = |id: &str, rollback: Option<&str>| {
         let mut spec = ToolSpec::new(ToolId::from(id), "", Schema::any_object());
         spec.annotations.destructive = Some(false);
-        if let Some(undo) = undo {
+        if let Some(rollback) = rollback {
             let parameters = Value::empty_object();
-            spec.rollback = DeclaredRollback::Call { tool: undo.into(), parameters };
+            spec.rollback = DeclaredRollback::Call { tool: rollback.into(), parameters };
         }
         Arc::new(spec)
     };

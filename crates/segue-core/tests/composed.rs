@@ -140,8 +140,8 @@ fn what_comes_first_before_a_part() {
     let few = || Toolset::builder("few").from_catalog(&self::catalog());
     catalog.restrict(few().with_namespace("other").build().unwrap());
     assert_eq!(code(asked(&whole, &catalog)), Err(Code::ToolNotAllowed));
-    let undo = PartCaller { is_rollback: true, covered: true, ..asked(&whole, &catalog) };
-    assert_eq!(code(undo), Ok(false));
+    let rollback = PartCaller { is_rollback: true, covered: true, ..asked(&whole, &catalog) };
+    assert_eq!(code(rollback), Ok(false));
     catalog.restrict(few().policy(Policy::DenyAll).build().unwrap());
     assert_eq!(code(asked(&whole, &catalog)), Err(Code::PolicyViolation));
     catalog.restrict(few().build().unwrap());

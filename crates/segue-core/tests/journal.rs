@@ -270,9 +270,9 @@ fn an_entry_is_written_so() {
         serde_json::to_string(&called).unwrap(),
         r#"{"seq":1,"at_ms":2,"fact":{"called":{"node":[0,3],"candidate":0,"args":{"n":18446744073709551616}}}}"#
     );
-    let undone = Entry { seq: 1, at_ms: 2, fact: Fact::RolledBack { node } };
+    let rolled_back = Entry { seq: 1, at_ms: 2, fact: Fact::RolledBack { node } };
     assert_eq!(
-        serde_json::to_string(&undone).unwrap(),
+        serde_json::to_string(&rolled_back).unwrap(),
         r#"{"seq":1,"at_ms":2,"fact":{"undone":{"node":[0,3]}}}"#
     );
 }

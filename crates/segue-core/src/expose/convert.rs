@@ -275,7 +275,7 @@ impl<'a> Converter<'a> {
             "description" | "properties" | "required" | "additionalProperties" => {}
             "items" | "prefixItems" | "additionalItems" => {}
             "$defs" | "definitions" => {
-                self.record_loss(&at, keyword, LossHandling::Inlined, ArgumentsEffect::Same)
+                self.record_loss(&at, keyword, LossHandling::Inlined, ArgumentsEffect::Same);
             }
             "patternProperties" => {
                 let is_closed = flat.get("additionalProperties") == Some(&Value::Bool(false));

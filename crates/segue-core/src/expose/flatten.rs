@@ -110,7 +110,7 @@ impl Converter<'_> {
                     into.insert(keyword.clone(), merged);
                 }
                 None => {
-                    self.record_loss(path, keyword, LossHandling::Dropped, ArgumentsEffect::Wider)
+                    self.record_loss(path, keyword, LossHandling::Dropped, ArgumentsEffect::Wider);
                 }
             }
         }

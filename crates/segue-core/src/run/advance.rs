@@ -49,7 +49,7 @@ impl TurnBuilder<'_> {
             EventKind::Proceed => {}
             EventKind::Resumed => self.resume_run(),
             EventKind::ResumedToEnd { by, roll_back: rolls_back } => {
-                self.resume_to_end(by, rolls_back)
+                self.resume_to_end(by, rolls_back);
             }
             EventKind::TimerFired(TimerId::Run) => self.run_timed_out(),
             EventKind::TimerFired(TimerId::Step(node)) => self.step_timer_fired(node),
@@ -392,7 +392,7 @@ impl TurnBuilder<'_> {
         let failure = retry::timeout_failure(timeout, true);
         match record.node {
             NodeState::Sleeping | NodeState::BetweenRounds | NodeState::Expanding => {
-                self.fail(node, failure)
+                self.fail(node, failure);
             }
             NodeState::Calling { .. } | NodeState::Probing { .. } => self.stop_timed_out(node),
             NodeState::AwaitingConfirmation { .. } => self.approval_timed_out(node, &step),

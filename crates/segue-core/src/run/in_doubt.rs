@@ -186,7 +186,7 @@ impl TurnBuilder<'_> {
                 self.record(Fact::Succeeded { node, output, given });
             }
             Err(failure) => {
-                self.ask_person(node, doubt_failure(doubt, "the probe's answer", &failure))
+                self.ask_person(node, doubt_failure(doubt, "the probe's answer", &failure));
             }
         }
     }

@@ -109,7 +109,7 @@ impl TurnBuilder<'_> {
             }
             NodeState::Open { .. } => self.set_attempt_timer(node),
             NodeState::RollingBack { .. } if self.state.can_resume_call(node) => {
-                self.resume_rollback_call(node)
+                self.resume_rollback_call(node);
             }
             NodeState::RollingBack { .. } => self.rollback_call_lost(node, None),
             _ => {}

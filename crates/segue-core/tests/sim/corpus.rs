@@ -198,7 +198,7 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
             });
             // A lost rollback is repeated, and the world may answer differently; or it is reported
             // as in doubt.
-            let undo_lost = story.turns.windows(2).any(|turns| {
+            let rollback_lost = story.turns.windows(2).any(|turns| {
                 matches!(turns[1].word, Word::Resumed)
                     && story.journal[turns[1].entries.clone()].iter().any(|entry| {
                         matches!(
@@ -209,7 +209,7 @@ fn enumerate(name: &str, case: &Case) -> Result<Points, String> {
             });
             if ending(&story) == ending(&base) {
                 points.same += 1;
-            } else if in_doubt || undo_lost {
+            } else if in_doubt || rollback_lost {
                 points.doubtful += 1;
             } else if is_timed(&plan.composition, &case.text) {
                 points.timed += 1;

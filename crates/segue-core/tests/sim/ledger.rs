@@ -88,14 +88,14 @@ impl<'a> Account<'a> {
     /// Whether the work of a step landed and nothing took it away afterwards.
     pub(crate) fn stands(&self, node: NodeId) -> bool {
         let Some(landed) = self.landed(node) else { return false };
-        let undos = &self.story.ledger.landings;
-        let mut undos = undos.iter().filter(|landing| landing.purpose == Purpose::Rollback);
-        !undos.any(|undo| undo.at >= landed && self.covers(undo.call.node, node))
+        let rollbacks = &self.story.ledger.landings;
+        let mut rollbacks = rollbacks.iter().filter(|landing| landing.purpose == Purpose::Rollback);
+        !rollbacks.any(|rollback| rollback.at >= landed && self.covers(rollback.call.node, node))
     }
 
     /// Whether rolling one step back removes the work of another: its own, or a step inside.
-    fn covers(&self, undone: NodeId, node: NodeId) -> bool {
+    fn covers(&self, rolled_back: NodeId, node: NodeId) -> bool {
         let inside = |frame: &u32| self.trace.is_inside(node.frame, *frame);
-        undone == node || self.trace.children(undone).last().is_some_and(inside)
+        rolled_back == node || self.trace.children(rolled_back).last().is_some_and(inside)
     }
 }

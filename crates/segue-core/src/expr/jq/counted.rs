@@ -192,10 +192,10 @@ pub(super) fn same(one: &Val, other: &Val) -> bool {
 fn pay_for_copy(val: &Val) {
     match val {
         Val::Arr(items) if Rc::strong_count(items) > 1 => {
-            spend_or_unwind(1 + items.len() as u64 / 8)
+            spend_or_unwind(1 + items.len() as u64 / 8);
         }
         Val::Obj(members) if Rc::strong_count(members) > 1 => {
-            spend_or_unwind(1 + members.len() as u64)
+            spend_or_unwind(1 + members.len() as u64);
         }
         _ => spend_or_unwind(1),
     }
@@ -493,7 +493,7 @@ impl ValT for MeteredValue {
         match &self.val {
             Val::Arr(items) => charge_or_unwind(items.len().saturating_mul(ITEM_BYTES)),
             Val::TStr(text) | Val::BStr(text) => {
-                spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64)
+                spend_or_unwind((text.len() / BYTES_PER_OPERATION) as u64);
             }
             _ => spend_or_unwind(1),
         }

@@ -17,7 +17,7 @@ fn made<'a>(evidence: &'a Evidence<'_>) -> BTreeMap<CallId, (String, &'a Value, 
     calls.map(|(_, call)| (call.id, (call.tool.to_string(), &call.args, &*call.key))).collect()
 }
 
-fn is_undo(key: &str) -> bool {
+fn is_rollback(key: &str) -> bool {
     key.ends_with("/undo")
 }
 
@@ -27,15 +27,15 @@ pub(super) fn e4_arguments_are_what_they_mean(evidence: &Evidence<'_>) -> Findin
 }
 
 /// A rollback gets the arguments that its own step's input and output give.
-pub(super) fn s8_undo_gets_its_own_values(evidence: &Evidence<'_>) -> Finding {
+pub(super) fn s8_rollback_gets_its_own_values(evidence: &Evidence<'_>) -> Finding {
     arguments(evidence, true)
 }
 
-fn arguments(evidence: &Evidence<'_>, undo: bool) -> Finding {
+fn arguments(evidence: &Evidence<'_>, rollback: bool) -> Finding {
     let made = made(evidence);
     for call in &evidence.verdict.calls {
         let Some((_, args, key)) = made.get(&call.call) else { continue };
-        let same = is_undo(key) != undo || **args == call.args;
+        let same = is_rollback(key) != rollback || **args == call.args;
         let path = evidence.path(call.call.node);
         demand!(same, "`{path}` is called with {args}, and should with {}", call.args);
     }
@@ -43,7 +43,7 @@ fn arguments(evidence: &Evidence<'_>, undo: bool) -> Finding {
 }
 
 /// The rollbacks of some steps: the same as the model's, in its order.
-fn same_undos(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Finding {
+fn same_rollbacks(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Finding {
     let names = |nodes: &[NodeId]| nodes.iter().map(|n| evidence.path(*n)).collect::<Vec<_>>();
     let mut found: Vec<(u32, Vec<NodeId>)> = Vec::new();
     let mut announced: BTreeMap<NodeId, usize> = BTreeMap::new();
@@ -100,12 +100,16 @@ fn is_inside(evidence: &Evidence<'_>, node: NodeId, kind: fn(&StepKind) -> bool)
 
 /// Inner compositions are rolled back like everything else.
 pub(super) fn s13_nested_compositions(evidence: &Evidence<'_>) -> Finding {
-    same_undos(evidence, |node| is_inside(evidence, node, |kind| matches!(kind, StepKind::Tool(_))))
+    same_rollbacks(evidence, |node| {
+        is_inside(evidence, node, |kind| matches!(kind, StepKind::Tool(_)))
+    })
 }
 
 /// Exactly the items with side effects are rolled back, each by itself.
 pub(super) fn s14_items_of_loops(evidence: &Evidence<'_>) -> Finding {
-    same_undos(evidence, |node| is_inside(evidence, node, |kind| matches!(kind, StepKind::Loop(_))))
+    same_rollbacks(evidence, |node| {
+        is_inside(evidence, node, |kind| matches!(kind, StepKind::Loop(_)))
+    })
 }
 
 /// A step that may have done its work is neither a success nor a failure.
@@ -153,7 +157,7 @@ pub(super) fn the_model_agrees(evidence: &Evidence<'_>) -> Finding {
         };
         demand!(same, "`{path}`: {:?}, and should be {:?}", entry.fact, ended.end);
     }
-    same_undos(evidence, |_| true)?;
+    same_rollbacks(evidence, |_| true)?;
     let made = made(evidence);
     let expected: BTreeMap<CallId, &str> =
         verdict.calls.iter().map(|call| (call.call, call.tool.as_str())).collect();
@@ -166,12 +170,15 @@ pub(super) fn the_model_agrees(evidence: &Evidence<'_>) -> Finding {
         demand!(made.contains_key(id), "`{}` does not call {tool}", evidence.path(id.node));
     }
     for (node, back) in verdict.back.iter().flat_map(|(_, steps)| steps) {
-        let undone = evidence
+        let rolled_back = evidence
             .journal()
             .iter()
             .any(|entry| matches!(&entry.fact, Fact::RolledBack { node: at } if at == node));
         let path = evidence.path(*node);
-        demand!(undone == (*back == Back::Undone), "`{path}` undone: {undone}, should be {back:?}");
+        demand!(
+            rolled_back == (*back == Back::RolledBack),
+            "`{path}` rolled back: {rolled_back}, should be {back:?}"
+        );
     }
     run_agrees(evidence)
 }
@@ -188,8 +195,11 @@ fn run_agrees(evidence: &Evidence<'_>) -> Finding {
     );
     demand!(view.success == (verdict.status == RunStatus::Success), "success is {}", view.success);
     let shown = view.steps.iter().filter(|step| step.status == StepStatus::RolledBack).count();
-    let undone = verdict.back.iter().flat_map(|(_, steps)| steps);
-    let undone = undone.filter(|(_, back)| *back == Back::Undone).count();
-    demand!(shown == undone, "{shown} steps are shown as rolled back, and should be {undone}");
+    let rolled_back = verdict.back.iter().flat_map(|(_, steps)| steps);
+    let rolled_back = rolled_back.filter(|(_, back)| *back == Back::RolledBack).count();
+    demand!(
+        shown == rolled_back,
+        "{shown} steps are shown as rolled back, and should be {rolled_back}"
+    );
     Ok(())
 }

@@ -59,12 +59,12 @@ pub(super) fn s1_no_effect_stands_unnamed(evidence: &Evidence<'_>) -> Finding {
     for node in writes(evidence).into_keys() {
         let step = evidence.trace.step(node);
         let candidate = evidence.verdict.ends[&node].candidate;
-        let undo = match candidate {
+        let rollback = match candidate {
             0 => &step.resolved_rollback,
             fallback => &step.fallback_rollbacks[usize::from(fallback) - 1],
         };
         let said = shown(evidence, node).is_some_and(|s| s.status == StepStatus::RolledBack);
-        let claims = said || (all_is_back && !matches!(undo, ResolvedRollback::NotNeeded));
+        let claims = said || (all_is_back && !matches!(rollback, ResolvedRollback::NotNeeded));
         let stands = claims && account.stands(node) && !is_named_in_doubt(evidence, node);
         let (path, status) = (evidence.path(node), evidence.story.view.status.as_str());
         demand!(!stands, "the run is {status}, and what `{path}` did stands");

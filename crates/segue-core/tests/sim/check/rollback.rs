@@ -13,7 +13,7 @@ use crate::world::World;
 
 /// The steps that were to be rolled back, in the order in which that started, including those that
 /// could not be.
-fn undo_order(evidence: &Evidence<'_>) -> Vec<NodeId> {
+fn rollback_order(evidence: &Evidence<'_>) -> Vec<NodeId> {
     let mut order: Vec<NodeId> = Vec::new();
     for entry in evidence.journal() {
         if let Fact::RollbackCalled { node, .. } | Fact::RollbackFailed { node, .. } = &entry.fact
@@ -32,8 +32,8 @@ fn ended(evidence: &Evidence<'_>, want: fn(&Fact) -> bool) -> BTreeSet<NodeId> {
 
 /// A run with the status `rolled_back` has rolled back everything that was done or may have been;
 /// otherwise it reports the steps that remain.
-pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
-    let undone = ended(evidence, |fact| matches!(fact, Fact::RolledBack { .. }));
+pub(super) fn s1_rolled_back_or_named(evidence: &Evidence<'_>) -> Finding {
+    let rolled_back = ended(evidence, |fact| matches!(fact, Fact::RolledBack { .. }));
     let left = ended(evidence, |fact| matches!(fact, Fact::RollbackFailed { .. }));
     let status = evidence.story.view.status;
     let went_back = evidence.verdict.back.iter().any(|(root, _)| *root == 0);
@@ -41,7 +41,7 @@ pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
         demand!(status == RunStatus::RollbackFailed, "something is left, and it is {status:?}");
     }
     for (node, _) in evidence.verdict.back.iter().flat_map(|(_, steps)| steps) {
-        let known = undone.contains(node) || left.contains(node);
+        let known = rolled_back.contains(node) || left.contains(node);
         demand!(known, "`{}` is neither undone nor named", evidence.path(*node));
     }
     if status == RunStatus::RollbackFailed {
@@ -65,7 +65,7 @@ pub(super) fn s1_undone_or_named(evidence: &Evidence<'_>) -> Finding {
 
 /// No step is rolled back before those that depend on it.
 pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
-    let order = undo_order(evidence);
+    let order = rollback_order(evidence);
     let place: BTreeMap<NodeId, usize> = order.iter().enumerate().map(|(at, n)| (*n, at)).collect();
     for node in &order {
         let mut work = vec![*node];
@@ -86,7 +86,7 @@ pub(super) fn s2_dependants_first(evidence: &Evidence<'_>) -> Finding {
 pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
     let settled = evidence.settled();
     let mut orders: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-    for node in undo_order(evidence) {
+    for node in rollback_order(evidence) {
         let order = orders.entry(scope_of(evidence, node)).or_default();
         order.push(settled.get(&node).copied().unwrap_or(0));
     }
@@ -108,7 +108,7 @@ fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
 /// No step is rolled back while a forward call of the same composition, or another rollback of it,
 /// is under way.
 pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
-    let (mut calls, mut undos) = (BTreeSet::new(), BTreeMap::new());
+    let (mut calls, mut rollbacks) = (BTreeSet::new(), BTreeMap::new());
     for entry in evidence.journal() {
         let Some(node) = node_of(&entry.fact) else { continue };
         match &entry.fact {
@@ -120,11 +120,11 @@ pub(super) fn s4_not_while_something_runs(evidence: &Evidence<'_>) -> Finding {
                 let running = running.map(|other| evidence.path(*other));
                 let path = evidence.path(node);
                 demand!(running.is_none(), "`{path}` is undone while {running:?} runs");
-                let other = undos.insert(scope, node);
+                let other = rollbacks.insert(scope, node);
                 demand!(other.is_none_or(|other| other == node), "two undos at once");
             }
             Fact::RolledBack { .. } | Fact::RollbackFailed { .. } => {
-                undos.remove(&scope_of(evidence, node));
+                rollbacks.remove(&scope_of(evidence, node));
             }
             _ => drop(calls.remove(&node)),
         }
@@ -149,7 +149,7 @@ pub(super) fn s5_nothing_starts_after_a_stop(evidence: &Evidence<'_>) -> Finding
 /// A step that never started is never rolled back.
 pub(super) fn s6_only_what_began(evidence: &Evidence<'_>) -> Finding {
     let began = ended(evidence, |fact| begins(fact).is_some());
-    for node in undo_order(evidence) {
+    for node in rollback_order(evidence) {
         demand!(began.contains(&node), "`{}` never began", evidence.path(node));
     }
     Ok(())
@@ -174,17 +174,17 @@ pub(super) fn s7_once(evidence: &Evidence<'_>) -> Finding {
 }
 
 /// No rollback is called for a step that cannot be rolled back, or need not be.
-pub(super) fn s9_what_cannot_be_undone_is_not(evidence: &Evidence<'_>) -> Finding {
+pub(super) fn s9_what_cannot_be_rolled_back_is_not(evidence: &Evidence<'_>) -> Finding {
     let called = ended(evidence, |fact| matches!(fact, Fact::RollbackCalled { .. }));
     for node in called {
         let step = evidence.trace.step(node);
         let candidate = evidence.verdict.ends.get(&node).map_or(0, |ended| ended.candidate);
-        let undo = match candidate {
+        let rollback = match candidate {
             0 => &step.resolved_rollback,
             fallback => &step.fallback_rollbacks[usize::from(fallback) - 1],
         };
         demand!(
-            matches!(undo, ResolvedRollback::Call(_)),
+            matches!(rollback, ResolvedRollback::Call(_)),
             "`{}` has no undo to call",
             evidence.path(node)
         );

@@ -139,9 +139,9 @@ pub(super) fn e6_attempts_are_bounded(evidence: &Evidence<'_>) -> Finding {
         );
     }
     for (_, call) in evidence.story.calls() {
-        let is_undo = call.key.ends_with("/undo");
+        let is_rollback = call.key.ends_with("/undo");
         let own = evidence.trace.step(call.id.node).timeout_ms;
-        let timeout = own.or(is_undo.then_some(Limits::default().rollback_timeout_ms));
+        let timeout = own.or(is_rollback.then_some(Limits::default().rollback_timeout_ms));
         demand!(
             call.timeout_ms == timeout,
             "`{}` has {:?} for an attempt",

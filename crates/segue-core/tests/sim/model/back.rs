@@ -15,13 +15,13 @@ use super::tool::candidate_call;
 use super::{Back, End, Made, Model, Verdict, sibling};
 
 /// Maximum attempts to roll one step back.
-const UNDO_TRIES: usize = 5;
+const ROLLBACK_TRIES: usize = 5;
 
 impl Model<'_> {
     /// Forward execution is known: the status of the run.
     pub(super) fn ending(mut self) -> Verdict {
         let forward = self.forward_status();
-        let went_back = self.goes_back(0);
+        let went_back = self.rolls_back(0);
         let result = match forward {
             RunStatus::Success | RunStatus::Partial => {
                 self.result(0, forward == RunStatus::Success)
@@ -57,13 +57,13 @@ impl Model<'_> {
         if self.story.plan.composition.output.is_some() {
             return result;
         }
-        let undone = self.handled();
+        let rolled_back = self.handled();
         let Value::Object(members) = &result else { return result };
         let mut left = (**members).clone();
         for node in self.nodes_of(0) {
             let step = self.trace.step(node);
             let key = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
-            if undone.contains(&node) {
+            if rolled_back.contains(&node) {
                 left.shift_remove(key);
             }
         }
@@ -90,7 +90,7 @@ impl Model<'_> {
     }
 
     /// A failed composition rolls back, if it is configured to; returns whether it did.
-    pub(super) fn goes_back(&mut self, root: u32) -> bool {
+    pub(super) fn rolls_back(&mut self, root: u32) -> bool {
         let handling = &self.trace.frame(root).plan.composition.error_handling;
         let wanted = handling.rollback_on_failure || self.strategy(root) == Strategy::Rollback;
         let fails = self.trace.frame(root).stopped.is_some()
@@ -99,7 +99,7 @@ impl Model<'_> {
         if !wanted || !fails {
             return false;
         }
-        let steps = self.to_undo(root);
+        let steps = self.to_roll_back(root);
         let pivots: Vec<NodeId> = steps.iter().copied().filter(|n| self.is_pivot(*n)).collect();
         let mut back = Vec::new();
         for node in steps {
@@ -108,7 +108,7 @@ impl Model<'_> {
             if kept {
                 self.kept.insert(node);
             }
-            let outcome = if kept { Back::Left } else { self.undo(node) };
+            let outcome = if kept { Back::Left } else { self.roll_back(node) };
             back.push((node, outcome));
         }
         self.back.push((root, back));
@@ -117,7 +117,7 @@ impl Model<'_> {
 
     /// Everything below that was done, or may have been, and is to be rolled back; last settled
     /// first.
-    fn to_undo(&self, root: u32) -> Vec<NodeId> {
+    fn to_roll_back(&self, root: u32) -> Vec<NodeId> {
         let handled = self.handled();
         let mut nodes: Vec<NodeId> = self
             .trace
@@ -131,7 +131,7 @@ impl Model<'_> {
         nodes
     }
 
-    fn undo_of(&self, node: NodeId) -> &ResolvedRollback {
+    fn rollback_of(&self, node: NodeId) -> &ResolvedRollback {
         let step = self.trace.step(node);
         match self.ends[&node].candidate {
             0 => &step.resolved_rollback,
@@ -142,7 +142,7 @@ impl Model<'_> {
     /// Whether a step may have side effects to roll back.
     fn is_traceable(&self, node: NodeId) -> bool {
         let step = self.trace.step(node);
-        match self.undo_of(node) {
+        match self.rollback_of(node) {
             ResolvedRollback::NotNeeded => false,
             ResolvedRollback::Call(_) | ResolvedRollback::Impossible { .. } => true,
             ResolvedRollback::Unknown if matches!(step.kind, StepKind::Tool(_)) => {
@@ -162,7 +162,7 @@ impl Model<'_> {
             let is_last = self.trace.children(around).last() == Some(&frame);
             let ended = self.ends.get(&around);
             let done = ended.is_some_and(|ended| matches!(ended.end, End::Done(_)));
-            if is_last && done && matches!(self.undo_of(around), ResolvedRollback::Call(_)) {
+            if is_last && done && matches!(self.rollback_of(around), ResolvedRollback::Call(_)) {
                 return true;
             }
             frame = around.frame;
@@ -194,7 +194,7 @@ impl Model<'_> {
 
     fn is_pivot(&self, node: NodeId) -> bool {
         matches!(self.ends[&node].end, End::Done(_))
-            && matches!(self.undo_of(node), ResolvedRollback::Impossible { .. })
+            && matches!(self.rollback_of(node), ResolvedRollback::Impossible { .. })
     }
 
     /// Whether one step is a dependency of another, directly or indirectly.
@@ -215,9 +215,11 @@ impl Model<'_> {
             .any(|at| *at == two.position || self.needed_by(sibling(one, *at as usize), two))
     }
 
-    fn undo(&mut self, node: NodeId) -> Back {
-        let ResolvedRollback::Call(call) = self.undo_of(node).clone() else { return Back::Left };
-        let Ok(args) = self.undo_arguments(node, &call) else { return Back::Left };
+    fn roll_back(&mut self, node: NodeId) -> Back {
+        let ResolvedRollback::Call(call) = self.rollback_of(node).clone() else {
+            return Back::Left;
+        };
+        let Ok(args) = self.rollback_arguments(node, &call) else { return Back::Left };
         let tool = call.tool.clone().unwrap();
         let first = self.ends[&node].attempts + 1;
         for (tries, attempt) in (1..).zip(first..) {
@@ -231,21 +233,21 @@ impl Model<'_> {
                 // Its engine stopped.
                 None if tool.is_repeatable() => continue,
                 None => false,
-                Some(Answer::Value(_)) => return Back::Undone,
+                Some(Answer::Value(_)) => return Back::RolledBack,
                 Some(Answer::Failure(failure)) => {
                     failure.retryable && (!failure.in_doubt || tool.is_repeatable())
                 }
                 Some(Answer::TimedOut | Answer::Aborted) => tool.is_repeatable(),
                 Some(Answer::Unsent) => true,
             };
-            if !again || tries >= UNDO_TRIES {
+            if !again || tries >= ROLLBACK_TRIES {
                 break;
             }
         }
         Back::Left
     }
 
-    fn undo_arguments(&self, node: NodeId, call: &ToolCall) -> Result<Value, Failure> {
+    fn rollback_arguments(&self, node: NodeId, call: &ToolCall) -> Result<Value, Failure> {
         let ended = &self.ends[&node];
         let mut sight = Sight::new(self, node.frame);
         (sight.output, sight.args) = (ended.end.value(), Some(&ended.args));

@@ -242,7 +242,7 @@ impl Model<'_> {
         for frame in &frames {
             self.frame(*frame);
             if matches!(self.trace.step(node).kind, StepKind::Expand(_)) {
-                self.goes_back(*frame);
+                self.rolls_back(*frame);
             }
         }
         let closed = self.all_closed(node);

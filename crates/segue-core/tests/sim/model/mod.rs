@@ -39,7 +39,7 @@ pub(crate) enum End {
 /// The outcome of a step's rollback.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Back {
-    Undone,
+    RolledBack,
     Left,
 }
 

@@ -61,7 +61,7 @@ impl<'a> Model<'a> {
                 Ok(args) => args,
                 Err(failure) => return self.failed(node, ended, failure),
             };
-            if (asks(&tool) || self.undo_asks(node, step, &tool)) && !self.is_allowed() {
+            if (asks(&tool) || self.rollback_asks(node, step, &tool)) && !self.is_allowed() {
                 ended.args = args.clone();
                 match self.confirmed(node, candidate) {
                     Some(true) => {}
@@ -87,12 +87,12 @@ impl<'a> Model<'a> {
 
     /// Whether a call also needs confirmation for its rollback: the author, and not the tool,
     /// declares a destructive one.
-    fn undo_asks(&self, node: NodeId, step: &Step, tool: &ToolSpec) -> bool {
-        let StepRollback::Call(undo) = &step.rollback else { return false };
-        let by = undo.tool.as_ref().unwrap();
+    fn rollback_asks(&self, node: NodeId, step: &Step, tool: &ToolSpec) -> bool {
+        let StepRollback::Call(rollback) = &step.rollback else { return false };
+        let by = rollback.tool.as_ref().unwrap();
         let declared = match &tool.rollback {
             DeclaredRollback::Call { tool, parameters } => {
-                **tool == *by.id.as_str() && undo.parameters.template.to_value() == *parameters
+                **tool == *by.id.as_str() && rollback.parameters.template.to_value() == *parameters
             }
             _ => false,
         };
@@ -559,7 +559,7 @@ impl<'a> Model<'a> {
         let activation = self.trace.frame(frame).activation;
         self.activations.insert(activation, Activation { input: filled, strategy });
         self.frame(frame);
-        self.goes_back(frame);
+        self.rolls_back(frame);
         let Some(closed) = self.trace.frame(frame).closed else {
             self.puzzled(node, "a composition was never over");
             return Tried::Cancelled { in_doubt: false };
