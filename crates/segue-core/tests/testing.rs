@@ -256,7 +256,7 @@ fn a_file_that_cannot_be_meant_is_found_before_anything_runs() {
         (file("    expect: { steps: { pai: success } }\n"), "did you mean `pay`?"),
         (file("    expect: { calls: [{ tool: boook }] }\n"), "did you mean"),
         (file("    expect: { calls: [{ tool: book, arguments: { too: x } }] }\n"), "no argument `too`"),
-        (file("    real: [http_request]\n"), "no tool that tests may really call"),
+        (file("    real: [http_request]\n"), "tests may not really call `http_request`"),
         (file("    confirm: { paay: no }\n"), "did you mean `pay`?"),
         (file("    confirm: maybe\n"), "cannot be `maybe`"),
         (
@@ -266,7 +266,7 @@ fn a_file_that_cannot_be_meant_is_found_before_anything_runs() {
         (
             "tests:\n  - name: t\n    tools: { pay: { returns: 1 }, book: { returns: { id: 7 } } }\n"
                 .to_owned(),
-            "`travel:book` does not answer so",
+            "the answer does not fit `travel:book`",
         ),
         ("tests:\n  - name: t\n    tools: { py: { returns: 1 } }\n".to_owned(), "bank:pay"),
     ] {

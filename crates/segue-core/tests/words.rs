@@ -251,7 +251,7 @@ fn failures_rest_and_are_bounded() {
     // A model that requests a longer delay than the limit is not called again.
     let (mut conversation, _) = begin(Limits::default());
     let gone = unplanned(conversation.handle(busy(Some(3_600_000))));
-    assert!(gone.message.contains("asked again in 3600 s"), "{}", gone.message);
+    assert!(gone.message.contains("asks to retry in 3600 s"), "{}", gone.message);
 
     // An answer in between resets the count; a permanent failure ends at once.
     let (mut conversation, _) = begin(Limits { llm_retries_max: 1, ..Limits::default() });
