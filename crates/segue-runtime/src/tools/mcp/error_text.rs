@@ -7,9 +7,10 @@ use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::time::Instant;
 
+use super::calls::router::MessageRouter;
 use super::definition::strip_invisible;
-use super::router::MessageRouter;
-use super::stdio::{ProcessOutput, StdioConfig};
+use super::process_output::ProcessOutput;
+use super::stdio::StdioConfig;
 
 /// How long to wait for the end of a process, so that the message can name its exit status.
 pub(super) const TRACE_MAX: Duration = Duration::from_millis(300);

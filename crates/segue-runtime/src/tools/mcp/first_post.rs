@@ -8,19 +8,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use futures_util::stream::StreamExt as _;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Response};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest};
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
-use sse_stream::SseStream;
 
-use super::body_limit::{EventLimit, TOO_LARGE, read_limited};
-use super::exact_numbers::unmark_numbers;
-use super::http::PostResult;
-use super::router::MessageRouter;
-
-/// The header with the session id.
-const SESSION: &str = "mcp-session-id";
+use super::calls::body_limit::{limited_events, read_limited};
+use super::calls::exact_numbers::unmark_numbers;
+use super::calls::http::{PostResult, SESSION, message_post};
+use super::calls::router::MessageRouter;
 
 /// A message to post, and its transport.
 pub(super) struct FirstPost<'a> {
@@ -66,22 +62,11 @@ impl FirstPost<'_> {
     }
 
     async fn send(&self, body: Vec<u8>) -> Result<Response, reqwest::Error> {
-        let mut request = self
-            .client
-            .post(self.uri)
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header(CONTENT_TYPE, "application/json")
-            .body(body);
+        let mut request = self.client.post(self.uri);
         for (name, value) in self.headers {
             request = request.header(name, value);
         }
-        if let Some(token) = self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(session) = self.session {
-            request = request.header(SESSION, session);
-        }
-        request.send().await
+        message_post(request, body, self.session, self.token).send().await
     }
 
     /// Reads the answer to `initialize`, and passes it to the library unchanged.
@@ -91,15 +76,7 @@ impl FirstPost<'_> {
         let kind = response.headers().get(CONTENT_TYPE).and_then(text).unwrap_or_default();
         if kind.starts_with("text/event-stream") {
             let router = self.router.clone();
-            let bounded = EventLimit::new(self.bytes_max);
-            let bytes = response.bytes_stream().scan(bounded, |bounded, chunk| {
-                std::future::ready(Some(match chunk {
-                    Ok(chunk) if bounded.admits(&chunk) => Ok(chunk),
-                    Ok(_) => Err(std::io::Error::other(TOO_LARGE)),
-                    Err(error) => Err(std::io::Error::other(error.to_string())),
-                }))
-            });
-            let events = SseStream::from_bytes_stream(bytes.boxed()).inspect(move |event| {
+            let events = limited_events(response, self.bytes_max).inspect(move |event| {
                 let data = event.as_ref().ok().and_then(|event| event.data.as_deref());
                 router.note_initialize(data.unwrap_or_default().as_bytes());
             });

@@ -1,48 +1,43 @@
 //! Tools of MCP servers: Segue as a client, in both eras of the protocol.
 //!
 //! ```text
-//! server.rs ── connection.rs ── stdio.rs, http.rs            lifecycle, connection, transports
-//!     │             └─ router.rs, frame.rs, request_line.rs  raw answers off the wire; requests
-//!     │                first_post.rs, exact_numbers.rs       data that the library would lose
-//!     │                body_limit.rs, pages.rs, progress.rs  limits on size and rate
-//!     ├─ definition.rs, call_result.rs, server_record.rs     their meaning; what was seen before
-//!     └─ task.rs, login.rs, error_text.rs                    long calls, tokens, messages
+//! server.rs ─ connection.rs ─ stdio.rs, http.rs, first_post.rs   through the library: lifecycle,
+//!     │          │            login.rs, pages.rs                 handshake, transports, OAuth, lists
+//!     │          └─ calls/                                       ours: calls and raw answers
+//!     ├─ definition.rs, server_record.rs                         tools, and what was seen of them before
+//!     ├─ tool.rs, task.rs                                        one call of a tool; calls that become tasks
+//!     └─ process_output.rs, error_text.rs                        what went wrong, for people
 //! ```
 //!
-//! The protocol library performs the handshake, lists tools, polls tasks and answers requests of
-//! servers. Everything that it reads into its own types is read again here from the raw text, with
-//! limits. Calls bypass it: they are most of the traffic, and need none of its features.
+//! The protocol library (`rmcp`) performs the handshake, sends every request but calls, and answers
+//! requests of servers. Calls bypass it: they are most of the traffic, and need none of its
+//! features. [`calls`] says which message belongs to which side.
 //!
 //! Not here: which servers may start at all (the command line checks trust), the consequence of a
 //! refusal (the core's).
 
-mod body_limit;
-mod call_result;
+mod calls;
 mod connection;
 mod definition;
 mod error_text;
-mod exact_numbers;
 mod first_post;
-mod frame;
 mod http;
 mod login;
 mod pages;
-mod progress;
-mod request_line;
-mod router;
+mod process_output;
 mod server;
 mod server_record;
 mod stdio;
-mod tail;
 mod task;
+mod tool;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use calls::exact_numbers::{mark_numbers, unmark_numbers};
+pub use calls::frame::{LineFrame, LineFrames, guess_id};
 pub use definition::{Listing, ToolDefinition, confusable_form};
 pub use error_text::NO_MESSAGES;
-pub use exact_numbers::{mark_numbers, unmark_numbers};
-pub use frame::{LineFrame, LineFrames, guess_id};
 pub use http::McpHttpConfig;
 pub use server::{DefinitionChange, ServerFigures, ServerUnavailable, UpstreamServer};
 pub use server_record::ProtocolEra;

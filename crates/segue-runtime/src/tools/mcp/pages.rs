@@ -8,7 +8,7 @@ use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::router::object;
+use super::calls::pending::object;
 
 /// How many pages a list may have.
 const PAGES_MAX: usize = 1_000;

@@ -11,33 +11,27 @@ use std::os::fd::OwnedFd as OwnedPipe;
 #[cfg(windows)]
 use std::os::windows::io::OwnedHandle as OwnedPipe;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use parking_lot::Mutex as BlockingMutex;
 use rmcp::RoleClient;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientRequest, ErrorData, RequestId, ServerJsonRpcMessage,
 };
 use rmcp::transport::Transport;
-use tokio::io::{
-    AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader, DuplexStream,
-};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, DuplexStream};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::runtime::Handle;
-use tokio::sync::{Mutex, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::PROBE_MAX;
+use super::calls::pipe::{Input, read};
+use super::calls::request_line::encode;
+use super::calls::router::MessageRouter;
 use super::error_text::TRACE_MAX;
-use super::frame::{LineFrame, LineFrames};
-use super::request_line::encode;
-use super::router::{MessageRouter, PendingRequest};
-use super::tail::Tail;
+use super::process_output::ProcessOutput;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 use crate::tools::orphans;
 
@@ -84,90 +78,6 @@ impl PartialEq for InProcess {
 }
 
 impl Eq for InProcess {}
-
-/// The stderr and the exit status of a process.
-#[derive(Default)]
-pub(super) struct ProcessOutput {
-    pub(super) stderr: Tail,
-    /// Whether stderr has ended.
-    is_silent: AtomicBool,
-    end: BlockingMutex<Option<String>>,
-}
-
-impl ProcessOutput {
-    fn note_end(&self, how: String) {
-        self.end.lock().get_or_insert(how);
-    }
-
-    /// Whether it has exited and all its output was read.
-    pub(super) fn are_complete(&self) -> bool {
-        self.is_silent.load(Ordering::Acquire) && self.end().is_some()
-    }
-
-    /// The exit status, once the process has ended.
-    pub(super) fn end(&self) -> Option<String> {
-        self.end.lock().clone()
-    }
-}
-
-type Sink = Box<dyn AsyncWrite + Send + Unpin>;
-
-/// A server's stdin, for whole lines. `None` when it is closed.
-#[derive(Clone)]
-pub(super) struct Input(Arc<Mutex<Option<Sink>>>);
-
-impl Input {
-    /// Writes a line. A line that was begun is finished, even when the caller is gone.
-    pub(super) async fn write(
-        &self,
-        mut line: String,
-        slot: Option<&PendingRequest>,
-    ) -> io::Result<()> {
-        line.push('\n');
-        let mut sink = self.0.clone().lock_owned().await;
-        let Some(open) = sink.as_mut() else { return Err(io::ErrorKind::BrokenPipe.into()) };
-        if let Some(slot) = slot {
-            slot.mark_sent();
-        }
-        let mut written = 0;
-        let at_once = |context: &mut Context<'_>| {
-            Poll::Ready(write_on(open, line.as_bytes(), &mut written, context))
-        };
-        // Most lines fit into a pipe.
-        if let Poll::Ready(done) = std::future::poll_fn(at_once).await {
-            return done;
-        }
-        let rest = tokio::spawn(async move {
-            let Some(open) = sink.as_mut() else { return Ok(()) };
-            let rest =
-                |context: &mut Context<'_>| write_on(open, line.as_bytes(), &mut written, context);
-            std::future::poll_fn(rest).await
-        });
-        rest.await.unwrap_or_else(|error| Err(io::Error::other(error)))
-    }
-
-    async fn close(&self) {
-        if let Some(mut sink) = self.0.lock().await.take() {
-            let _ = sink.shutdown().await;
-        }
-    }
-}
-
-/// Continues writing.
-fn write_on(
-    sink: &mut Sink,
-    bytes: &[u8],
-    written: &mut usize,
-    context: &mut Context<'_>,
-) -> Poll<io::Result<()>> {
-    while *written < bytes.len() {
-        match ready!(Pin::new(&mut *sink).poll_write(context, &bytes[*written..]))? {
-            0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-            count => *written += count,
-        }
-    }
-    Pin::new(sink).poll_flush(context)
-}
 
 /// The transport to a server behind two pipes.
 pub(super) struct StdioTransport {
@@ -256,8 +166,7 @@ impl StdioTransport {
             reading.await;
             ended.end();
         });
-        let sink: Sink = Box::new(input);
-        let input = Input(Arc::new(Mutex::new(Some(sink))));
+        let input = Input::new(input);
         StdioTransport { process: None, input, inbox, router, traces, is_guess, probe: None }
     }
 
@@ -306,59 +215,13 @@ impl Drop for StdioTransport {
     }
 }
 
-/// Reads messages until the stream ends, the server breaks a limit, or the receiver is gone.
-async fn read(
-    output: impl AsyncRead + Unpin,
-    router: Arc<MessageRouter>,
-    traces: Arc<ProcessOutput>,
-    inbox: mpsc::Sender<ServerJsonRpcMessage>,
-    bytes_max: usize,
-) {
-    let mut frames = LineFrames::new(BufReader::with_capacity(64 * 1024, output), bytes_max);
-    let mut settled = false;
-    loop {
-        let frame = tokio::select! {
-            biased;
-            frame = frames.next() => frame,
-            () = inbox.closed() => return,
-        };
-        let sorted = match frame {
-            LineFrame::Line(line) => router.incoming(&line),
-            LineFrame::TooLong(head) => {
-                let message = router.too_long(&head);
-                settled = message.is_some();
-                Ok(Vec::from_iter(message))
-            }
-            LineFrame::TooLongEnded(_) if std::mem::take(&mut settled) => Ok(Vec::new()),
-            LineFrame::TooLongEnded(end) => {
-                Ok(Vec::from_iter(router.too_long(&end).or_else(|| router.too_long_for_all())))
-            }
-            LineFrame::End(None) => return,
-            LineFrame::End(Some(why)) => Err(why),
-        };
-        match sorted {
-            Ok(messages) => {
-                for message in messages {
-                    if inbox.send(message).await.is_err() {
-                        return;
-                    }
-                }
-            }
-            Err(why) => {
-                traces.note_end(format!("Segue disconnected it: {why}"));
-                return;
-            }
-        }
-    }
-}
-
 /// Keeps the end of stderr.
 async fn listen(mut errors: impl AsyncRead + Unpin, traces: Arc<ProcessOutput>) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = errors.read(&mut buffer).await {
         traces.stderr.push(&buffer[..count]);
     }
-    traces.is_silent.store(true, Ordering::Release);
+    traces.note_silence();
 }
 
 impl Transport<RoleClient> for StdioTransport {

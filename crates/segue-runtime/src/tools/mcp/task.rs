@@ -12,19 +12,19 @@ use std::time::Duration;
 
 use rmcp::model::{
     CancelTaskParams, CancelTaskRequest, ClientRequest, CustomRequest, GetTaskParams,
-    GetTaskRequest, InputResponses, RequestMetaObject, UpdateTaskParams, UpdateTaskRequest,
+    GetTaskRequest, RequestMetaObject, UpdateTaskParams, UpdateTaskRequest,
 };
 use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
-use super::call_result::forms_in;
-use super::connection::{CANCEL_MAX, Connection, RequestError, Timeouts};
+use super::calls::pending::{ElicitationForm, PendingRequest, RpcAnswer, WireError, object};
+use super::calls::progress::PROGRESS_CHARS_MAX;
+use super::calls::result::forms_in;
+use super::calls::{CANCEL_MAX, RequestError, Timeouts};
+use super::connection::Connection;
 use super::definition::strip_invisible;
-use super::exact_numbers::mark_numbers;
-use super::progress::PROGRESS_CHARS_MAX;
-use super::router::{ElicitationForm, PendingRequest, RpcAnswer, WireError, object};
 use crate::tools::{CallChannel, Progress};
 
 /// The pause between two polls of a task: the shortest, the default, the longest.
@@ -198,7 +198,7 @@ impl Task {
         let ended = tokio::time::timeout_at(until, self.followed()).await;
         let ended = ended.unwrap_or(Err(TaskError::TimedOut(self.patience.total)));
         if matches!(ended, Err(TaskError::TimedOut(_) | TaskError::Declined(_))) {
-            let cancelling = self.connection.cancel_task(self.cancellation());
+            let cancelling = self.connection.calls.cancel_task(self.cancellation());
             let _ = tokio::time::timeout(CANCEL_MAX, cancelling).await;
         }
         self.is_over = true;
@@ -306,15 +306,8 @@ impl Task {
         forms: BTreeMap<String, ElicitationForm>,
     ) -> Result<(), TaskError> {
         let person = PendingRequest::new(None, self.asker.clone());
-        let mut words = InputResponses::new();
-        for (name, form) in forms {
-            let wanted = form.message.clone();
-            let said = person.ask_person(&self.server, &form).await;
-            let data = said.ok_or(TaskError::Declined(wanted))?;
-            let data = mark_numbers(&data);
-            words.insert(name.clone(), serde_json::json!({ "action": "accept", "content": data }));
-            self.answered.insert(name);
-        }
+        let words = person.answer_forms(&self.server, forms).await.map_err(TaskError::Declined)?;
+        self.answered.extend(words.keys().cloned());
         if self.answered.len() > QUESTIONS_MAX {
             return Err(TaskError::Declined(format!("more than {QUESTIONS_MAX} questions")));
         }
@@ -356,7 +349,7 @@ impl Task {
         patience: Timeouts,
     ) -> Result<(), TaskError> {
         let asked =
-            self.connection.request(request, slot, RequestMetaObject::new(), patience).await;
+            self.connection.calls.request(request, slot, RequestMetaObject::new(), patience).await;
         asked.map_err(|lost| match lost {
             RequestError::Unsent(why) | RequestError::NoAnswer(why) => TaskError::NoAnswer(why),
             RequestError::TimedOut(time) => {
@@ -378,7 +371,7 @@ impl Drop for Task {
             return;
         }
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            self.connection.cancel_task_later(&runtime, self.cancellation());
+            self.connection.calls.cancel_task_later(&runtime, self.cancellation());
         }
     }
 }

@@ -6,20 +6,20 @@ use rmcp::model::ProgressToken;
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::definition::strip_invisible;
 use crate::tools::Progress;
+use crate::tools::mcp::definition::strip_invisible;
 
 /// The longest progress message.
-pub(super) const PROGRESS_CHARS_MAX: usize = 300;
+pub(crate) const PROGRESS_CHARS_MAX: usize = 300;
 
 /// The shortest time between two progress updates of a call.
 const PROGRESS_MIN: Duration = Duration::from_millis(200);
 
 /// A notification of progress.
 #[derive(Deserialize)]
-pub(super) struct ProgressNotice {
+pub(crate) struct ProgressNotice {
     #[serde(rename = "progressToken")]
-    pub(super) token: ProgressToken,
+    pub(crate) token: ProgressToken,
     progress: f64,
     #[serde(default)]
     total: Option<f64>,
@@ -29,7 +29,7 @@ pub(super) struct ProgressNotice {
 
 /// The progress of a call.
 #[derive(Debug, Default)]
-pub(super) struct ProgressState {
+pub(crate) struct ProgressState {
     /// The last value.
     last: Option<f64>,
     /// An update that was not forwarded yet.
@@ -39,7 +39,7 @@ pub(super) struct ProgressState {
 
 impl ProgressState {
     /// Records a notification. Returns whether it is real progress: a repeated value is none.
-    pub(super) fn note(&mut self, said: &ProgressNotice) -> bool {
+    pub(crate) fn note(&mut self, said: &ProgressNotice) -> bool {
         if self.last.is_some_and(|last| said.progress <= last) {
             return false;
         }
@@ -51,7 +51,7 @@ impl ProgressState {
     }
 
     /// The update to forward now.
-    pub(super) fn take(&mut self) -> Option<Progress> {
+    pub(crate) fn take(&mut self) -> Option<Progress> {
         if self.told_at.is_some_and(|at| at.elapsed() < PROGRESS_MIN) {
             return None;
         }

@@ -15,26 +15,17 @@ use rmcp::model::{
     GetExtensions as _, GetMeta as _, ProgressToken, RequestId, RequestMetaObject,
     ServerJsonRpcMessage, ServerResult,
 };
-use segue_core::schema::Schema;
 use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
 
-use super::definition::strip_invisible;
 use super::frame::guess_id;
-use super::progress::{ProgressNotice, ProgressState};
-use super::tail::Tail;
-use crate::tools::CallChannel;
+use super::pending::{PendingRequest, RpcAnswer, WireError, object};
+use super::progress::ProgressNotice;
+use crate::tools::mcp::process_output::Tail;
 
 /// How many requests of a server may wait for an answer.
 const REQUESTS_MAX: usize = 64;
-
-/// The longest question to a person.
-const QUESTION_CHARS_MAX: usize = 2_000;
-
-/// The longest `data` of an error.
-const DATA_CHARS_MAX: usize = 2_000;
 
 /// How many messages a batch may have.
 const BATCH_MAX: usize = 1_000;
@@ -42,148 +33,8 @@ const BATCH_MAX: usize = 1_000;
 /// The first id of direct requests. The library counts its own from zero.
 const OWN_IDS_FROM: i64 = 1_000_000_000;
 
-/// An answer as received.
-#[derive(Clone, Debug)]
-pub(super) enum RpcAnswer {
-    /// The result.
-    Result(Box<RawValue>),
-    /// The server refused.
-    Error {
-        /// The JSON-RPC code.
-        code: i64,
-        /// The server's message.
-        message: String,
-    },
-    /// The answer is over the size limit.
-    TooLarge,
-    /// The answer does not parse.
-    Malformed(String),
-    /// There will be no answer.
-    Lost(String),
-}
-
-/// A server's question to a person.
-pub(super) struct ElicitationForm {
-    /// The server's message.
-    pub(super) message: String,
-    /// The schema of the answer.
-    pub(super) schema: Value,
-}
-
-/// A pending request. The caller holds it; a request of the library carries it, too.
-#[derive(Debug, Default)]
-pub(super) struct PendingRequest {
-    /// The exact arguments of a call.
-    pub(super) arguments: Option<Value>,
-    /// The lifetime in milliseconds of the task that the call should become, if any.
-    pub(super) task_ms: Option<u64>,
-    /// How the call reaches a person.
-    asker: Option<CallChannel>,
-    /// How many questions to a person are open.
-    asking: AtomicUsize,
-    sent: AtomicBool,
-    answer: OnceLock<RpcAnswer>,
-    /// Whether the request bypasses the library.
-    is_own: bool,
-    /// Fires when the answer is there, or when there will be none.
-    settled: Notify,
-    progressed: Notify,
-    progress: Mutex<ProgressState>,
-}
-
-impl PendingRequest {
-    pub(super) fn new(arguments: Option<Value>, asker: Option<CallChannel>) -> Arc<PendingRequest> {
-        Arc::new(PendingRequest { arguments, asker, ..PendingRequest::default() })
-    }
-
-    /// For a call that is made as a task.
-    pub(super) fn of_task(
-        arguments: Value,
-        asker: Option<CallChannel>,
-        task_ms: Option<u64>,
-    ) -> Arc<PendingRequest> {
-        Arc::new(PendingRequest {
-            arguments: Some(arguments),
-            asker,
-            task_ms,
-            ..PendingRequest::default()
-        })
-    }
-
-    /// For a call that bypasses the library.
-    pub(super) fn own(asker: Option<CallChannel>) -> Arc<PendingRequest> {
-        Arc::new(PendingRequest { asker, is_own: true, ..PendingRequest::default() })
-    }
-
-    /// Asks a person on behalf of the call; `None` without an answer that fits the schema.
-    pub(super) async fn ask_person(&self, server: &str, form: &ElicitationForm) -> Option<Value> {
-        let asker = self.asker.as_ref()?;
-        let message = strip_invisible(&form.message, QUESTION_CHARS_MAX);
-        let message = format!("the MCP server `{server}` asks: {message}");
-        let schema = Arc::new(Schema::new(form.schema.clone()));
-        self.asking.fetch_add(1, Ordering::SeqCst);
-        let answer = asker.ask(message.into(), schema).await;
-        self.asking.fetch_sub(1, Ordering::SeqCst);
-        answer
-    }
-
-    /// Whether the request bypasses the library.
-    pub(super) fn is_own(&self) -> bool {
-        self.is_own
-    }
-
-    /// Whether a question to a person is open: timeouts are suspended meanwhile.
-    pub(super) fn is_asking(&self) -> bool {
-        self.asking.load(Ordering::SeqCst) > 0
-    }
-
-    /// Marks that sending begins: from now on the server may have received it.
-    pub(super) fn mark_sent(&self) {
-        self.sent.store(true, Ordering::SeqCst);
-    }
-
-    /// Marks that the request was not sent.
-    pub(super) fn mark_unsent(&self) {
-        self.sent.store(false, Ordering::SeqCst);
-    }
-
-    pub(super) fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::SeqCst)
-    }
-
-    /// Sets the answer; only the first one counts.
-    pub(super) fn set_answer(&self, answer: RpcAnswer) {
-        let _ = self.answer.set(answer);
-        self.settled.notify_one();
-    }
-
-    pub(super) fn answer(&self) -> Option<&RpcAnswer> {
-        self.answer.get()
-    }
-
-    /// Resolves at the next progress.
-    pub(super) async fn progressed(&self) {
-        self.progressed.notified().await;
-    }
-
-    /// Records a progress notification.
-    fn note_progress(&self, said: &ProgressNotice) {
-        let mut heard = self.progress.lock();
-        if heard.note(said) {
-            self.progressed.notify_one();
-        }
-    }
-
-    /// Forwards progress to the caller, at a limited rate.
-    pub(super) fn send_progress(&self) {
-        let Some(asker) = &self.asker else { return };
-        let mut heard = self.progress.lock();
-        heard.take().into_iter().for_each(|progress| asker.send_progress(progress));
-    }
-}
-
 /// The router of one connection.
-pub(super) struct MessageRouter {
+pub(crate) struct MessageRouter {
     waiting: Mutex<PendingRequests>,
     /// The id of the next direct request.
     next_id: AtomicI64,
@@ -202,7 +53,7 @@ pub(super) struct MessageRouter {
     /// The last question to a person that was declined.
     declined: Mutex<Option<String>>,
     /// The server's output that is no message.
-    pub(super) noise: Tail,
+    pub(crate) noise: Tail,
 }
 
 impl Default for MessageRouter {
@@ -256,7 +107,7 @@ impl PendingRequests {
 }
 
 /// The messages that go on to the library.
-pub(super) type ForwardedMessages = Vec<ServerJsonRpcMessage>;
+pub(crate) type ForwardedMessages = Vec<ServerJsonRpcMessage>;
 
 #[derive(Deserialize)]
 struct Envelope<'a> {
@@ -273,57 +124,37 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A JSON-RPC error.
-#[derive(Deserialize)]
-pub(super) struct WireError {
-    code: i64,
-    message: String,
-    #[serde(default)]
-    data: serde_json::Value,
-}
-
-impl From<WireError> for RpcAnswer {
-    fn from(WireError { code, message, data }: WireError) -> RpcAnswer {
-        // Often only `data` explains the error.
-        let message = match data {
-            serde_json::Value::Null => message,
-            data => format!("{message}: {}", strip_invisible(&data.to_string(), DATA_CHARS_MAX)),
-        };
-        RpcAnswer::Error { code, message }
-    }
-}
-
 impl MessageRouter {
     /// Whether the server announced a change of its tools, since the last call of this function.
-    pub(super) fn take_changed(&self) -> bool {
+    pub(crate) fn take_changed(&self) -> bool {
         self.changed.swap(false, Ordering::SeqCst)
     }
 
     /// Whether the server announced a change of its tools that was not handled yet.
-    pub(super) fn has_changed(&self) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         self.changed.load(Ordering::SeqCst)
     }
 
-    pub(super) fn mark_changed(&self) {
+    pub(crate) fn mark_changed(&self) {
         self.changed.store(true, Ordering::SeqCst);
     }
 
     /// A call that can reach a person, on whose behalf the server may be asking. The server does
     /// not say which one; all of them are ours.
-    pub(super) fn asking_call(&self) -> Option<Arc<PendingRequest>> {
+    pub(crate) fn asking_call(&self) -> Option<Arc<PendingRequest>> {
         let waiting = self.waiting.lock();
         let mut calls = waiting.slots.values().filter_map(Weak::upgrade);
         calls.find(|slot| slot.asker.is_some())
     }
 
     /// The last question that was declined, since the last call of this function.
-    pub(super) fn take_declined(&self) -> Option<String> {
+    pub(crate) fn take_declined(&self) -> Option<String> {
         self.declined.lock().take()
     }
 
     /// Registers a direct request. Its id is its progress token, too. `None` when the connection is
     /// lost.
-    pub(super) fn register(&self, slot: &Arc<PendingRequest>) -> Option<i64> {
+    pub(crate) fn register(&self, slot: &Arc<PendingRequest>) -> Option<i64> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let mut waiting = self.waiting.lock();
         if waiting.is_over {
@@ -334,7 +165,7 @@ impl MessageRouter {
     }
 
     /// Resolves when a direct request is answered. The error says why there is no answer.
-    pub(super) async fn settled(&self, slot: &PendingRequest) -> Result<(), String> {
+    pub(crate) async fn settled(&self, slot: &PendingRequest) -> Result<(), String> {
         while slot.answer().is_none() {
             if self.is_over() {
                 return Err("the connection was lost".to_owned());
@@ -345,7 +176,7 @@ impl MessageRouter {
     }
 
     /// Ends the connection, and wakes every pending request.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let slots: Vec<Arc<PendingRequest>> = {
             let mut waiting = self.waiting.lock();
             waiting.is_over = true;
@@ -356,12 +187,12 @@ impl MessageRouter {
         }
     }
 
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.waiting.lock().is_over
     }
 
     /// The client metadata of every request.
-    pub(super) fn client_meta(&self) -> &str {
+    pub(crate) fn client_meta(&self) -> &str {
         self.client_meta.get().map_or("", String::as_str)
     }
 
@@ -380,7 +211,7 @@ impl MessageRouter {
     }
 
     /// Registers an outgoing message. Returns the slot that it carries.
-    pub(super) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<PendingRequest>> {
+    pub(crate) fn outgoing(&self, message: &ClientJsonRpcMessage) -> Option<Arc<PendingRequest>> {
         match message {
             ClientJsonRpcMessage::Request(request) => {
                 let mut waiting = self.waiting.lock();
@@ -426,24 +257,24 @@ impl MessageRouter {
     }
 
     /// Abandons the question for the server's era.
-    pub(super) fn give_up_probe(&self, id: &RequestId) {
+    pub(crate) fn give_up_probe(&self, id: &RequestId) {
         let mut waiting = self.waiting.lock();
         waiting.remove(id);
         waiting.late_probe = Some(id.clone());
     }
 
     /// Whether `initialize` was sent, as in the legacy era.
-    pub(super) fn is_initialized(&self) -> bool {
+    pub(crate) fn is_initialized(&self) -> bool {
         self.greeted.load(Ordering::SeqCst)
     }
 
     /// Whether the server accepts calls as tasks.
-    pub(super) fn takes_tasks(&self) -> bool {
+    pub(crate) fn takes_tasks(&self) -> bool {
         self.takes_tasks.load(Ordering::SeqCst)
     }
 
     /// Reads an `initialize` result that does not pass through `incoming`.
-    pub(super) fn note_initialize(&self, text: &[u8]) {
+    pub(crate) fn note_initialize(&self, text: &[u8]) {
         if let Ok(envelope) = serde_json::from_slice::<Envelope<'_>>(text) {
             self.note_tasks(envelope.result);
         }
@@ -462,17 +293,17 @@ impl MessageRouter {
     }
 
     /// Whether the abandoned question was answered after all: the server is modern and slow.
-    pub(super) fn is_late_modern(&self) -> bool {
+    pub(crate) fn is_late_modern(&self) -> bool {
         self.late_modern.load(Ordering::SeqCst)
     }
 
     /// Removes a request whose answer is no longer awaited.
-    pub(super) fn remove(&self, id: &RequestId) {
+    pub(crate) fn remove(&self, id: &RequestId) {
         self.waiting.lock().remove(id);
     }
 
     /// Routes a line, and returns what goes on to the library; the error ends the connection.
-    pub(super) fn incoming(&self, line: &[u8]) -> Result<ForwardedMessages, String> {
+    pub(crate) fn incoming(&self, line: &[u8]) -> Result<ForwardedMessages, String> {
         let Ok(text) = std::str::from_utf8(line) else {
             return Ok(self.broken(line, "is not UTF-8"));
         };
@@ -493,13 +324,13 @@ impl MessageRouter {
     }
 
     /// Handles one end of a line that was too long.
-    pub(super) fn too_long(&self, end: &[u8]) -> Option<ServerJsonRpcMessage> {
+    pub(crate) fn too_long(&self, end: &[u8]) -> Option<ServerJsonRpcMessage> {
         self.settle_seeming(end, || RpcAnswer::TooLarge)
     }
 
     /// Handles a line that was too long and names no request: it is the answer, if only one request
     /// is pending.
-    pub(super) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
+    pub(crate) fn too_long_for_all(&self) -> Option<ServerJsonRpcMessage> {
         let only = {
             let waiting = self.waiting.lock();
             let mut ids = waiting.slots.keys();
@@ -674,16 +505,8 @@ fn answer_request(
     (!slot.is_own).then(|| placeholder(id))
 }
 
-/// Parses an object. A list is refused, although serde would take its items for the fields.
-pub(super) fn object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Result<T, String> {
-    if !raw.get().starts_with('{') {
-        return Err("it is not an object".to_owned());
-    }
-    serde_json::from_str(raw.get()).map_err(|error| error.to_string())
-}
-
 /// Whether an answer is an empty result.
-pub(super) fn is_placeholder(message: &ServerJsonRpcMessage) -> bool {
+pub(crate) fn is_placeholder(message: &ServerJsonRpcMessage) -> bool {
     matches!(
         message,
         ServerJsonRpcMessage::Response(response)
@@ -693,12 +516,12 @@ pub(super) fn is_placeholder(message: &ServerJsonRpcMessage) -> bool {
 
 /// The error in place of an empty answer to the question for the era: a server that accepts every
 /// method does not know the modern one.
-pub(super) fn not_known(id: RequestId) -> ServerJsonRpcMessage {
+pub(crate) fn not_known(id: RequestId) -> ServerJsonRpcMessage {
     unreadable(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None), id)
 }
 
 /// The empty answer that the library gets in place of a raw one.
-pub(super) fn placeholder(id: RequestId) -> ServerJsonRpcMessage {
+pub(crate) fn placeholder(id: RequestId) -> ServerJsonRpcMessage {
     ServerJsonRpcMessage::response(ServerResult::empty(()), id)
 }
 

@@ -6,18 +6,18 @@ use rmcp::model::{
 use segue_core::value::Value;
 use serde::Serialize;
 
-use super::connection::CallParams;
+use super::CallParams;
 use super::exact_numbers::unmark_numbers;
-use super::router::PendingRequest;
+use super::pending::PendingRequest;
 
 /// The idempotency key in the metadata of a call: equal for all attempts of the same work.
-pub(super) const KEY: &str = "segue/idempotencyKey";
+pub(crate) const KEY: &str = "segue/idempotencyKey";
 
 /// The trace context in the metadata of a call.
-pub(super) const TRACEPARENT: &str = "traceparent";
+pub(crate) const TRACEPARENT: &str = "traceparent";
 
 /// The text of a direct call, with the client metadata of every request.
-pub(super) fn call(id: i64, calling: &CallParams<'_>, manner: &str) -> String {
+pub(crate) fn call(id: i64, calling: &CallParams<'_>, manner: &str) -> String {
     let mut line = String::with_capacity(512 + manner.len());
     line.push_str(r#"{"jsonrpc":"2.0","id":"#);
     integer(&mut line, id);
@@ -69,7 +69,7 @@ fn integer(line: &mut String, integer: i64) {
 }
 
 /// The text of an outgoing message, with the exact arguments of a call.
-pub(super) fn encode(
+pub(crate) fn encode(
     message: &ClientJsonRpcMessage,
     slot: Option<&PendingRequest>,
 ) -> Result<String, serde_json::Error> {

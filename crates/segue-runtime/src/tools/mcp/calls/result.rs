@@ -10,13 +10,13 @@ use segue_core::value::Value;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::definition::strip_invisible;
-use super::router::{ElicitationForm, object};
+use super::pending::{ElicitationForm, object};
 use crate::tools::ToolError;
+use crate::tools::mcp::definition::strip_invisible;
 
 /// The fields of an answer that decide its meaning.
 #[derive(Deserialize)]
-pub(super) struct ParsedResult<'a> {
+pub(crate) struct ParsedResult<'a> {
     #[serde(borrow, default, rename = "structuredContent")]
     structured: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -34,22 +34,22 @@ pub(super) struct ParsedResult<'a> {
 }
 
 /// The questions of a server by name, and the state that it wants back with the answers.
-pub(super) type Forms = (BTreeMap<String, ElicitationForm>, Option<String>);
+pub(crate) type Forms = (BTreeMap<String, ElicitationForm>, Option<String>);
 
 impl<'a> ParsedResult<'a> {
     /// Parses an answer. The error says why it does not parse.
-    pub(super) fn read(raw: &'a RawValue) -> Result<ParsedResult<'a>, String> {
+    pub(crate) fn read(raw: &'a RawValue) -> Result<ParsedResult<'a>, String> {
         object(raw)
     }
 
     /// Whether it may be a task handle.
-    pub(super) fn may_be_task(&self) -> bool {
+    pub(crate) fn may_be_task(&self) -> bool {
         self.task.is_some() || self.kind.as_deref() == Some("task")
     }
 
     /// The server's questions by name, and the state that it wants back. `None` when it does not
     /// ask, or asks for anything but forms.
-    pub(super) fn forms(&self) -> Option<Forms> {
+    pub(crate) fn forms(&self) -> Option<Forms> {
         if self.kind.as_deref() != Some("input_required") {
             return None;
         }
@@ -58,7 +58,7 @@ impl<'a> ParsedResult<'a> {
 
     /// The value of a call: `structuredContent`; else a single text as JSON; else that text; else
     /// the items; else null. An answer with `isError` is an error.
-    pub(super) fn value(&self, server: &str, limits: &Limits) -> Result<Value, ToolError> {
+    pub(crate) fn value(&self, server: &str, limits: &Limits) -> Result<Value, ToolError> {
         let unread = |error: &dyn std::fmt::Display| malformed(server, error);
         match self.kind.as_deref() {
             None | Some("complete") => {}
@@ -100,7 +100,7 @@ impl<'a> ParsedResult<'a> {
 }
 
 /// The forms of input requests by name. `None` when any of them is no form.
-pub(super) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, ElicitationForm>> {
+pub(crate) fn forms_in(requests: &RawValue) -> Option<BTreeMap<String, ElicitationForm>> {
     #[derive(Deserialize)]
     struct Asked<'a> {
         method: String,
@@ -142,7 +142,7 @@ fn text_of(content: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-pub(super) fn malformed(server: &str, why: &dyn std::fmt::Display) -> ToolError {
+pub(crate) fn malformed(server: &str, why: &dyn std::fmt::Display) -> ToolError {
     ToolError::refused(Code::ToolError, format!("the answer of `{server}` cannot be used: {why}"))
 }
 
@@ -157,7 +157,7 @@ fn wants_input(server: &str, requests: Option<&RawValue>) -> ToolError {
     declined(server, wanted.unwrap_or("input"))
 }
 
-pub(super) fn declined(server: &str, wanted: &str) -> ToolError {
+pub(crate) fn declined(server: &str, wanted: &str) -> ToolError {
     let wanted = strip_invisible(wanted, 300);
     let message = format!(
         "the server `{server}` asks a person: “{wanted}”; no person can be asked, so Segue declined"
