@@ -146,7 +146,7 @@ fn lone(folder: &Path) -> Row {
         // The first runs of a store make its log long.
         (0..WARM).for_each(|_| engine());
         let pairs = compare(Clock::Wall, &mut floor, &mut engine);
-        taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
+        taken = counted(|| kept.store.figures().syncs, engine) / STEPS as f64;
         pairs
     });
     let pairs = pairs.reduce(Pairs::and).expect("there are several places");
@@ -173,7 +173,7 @@ fn journaled(
     let mut engine = || kept.run(&plan, &input, runs, runs);
     let row = compare(Clock::Wall, &mut floor, &mut engine).row(row.0, row.1, 1);
     let by_hand = counted(|| journal.syncs(), floor);
-    let by_engine = counted(|| kept.store.commits(), engine);
+    let by_engine = counted(|| kept.store.figures().syncs, engine);
     (with_syncs(row, by_hand, by_engine), by_hand, by_engine)
 }
 

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod addresses;
+#[cfg(unix)]
+mod backup;
 mod chains;
 mod checkpoints;
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Many interrupted runs go on at once, and one that cannot delays none of them.
+//! Many interrupted runs resume at once, and one that cannot delays none of them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +20,9 @@ use segue_runtime::driver::Defer;
 use segue_runtime::engine::{
     Engine, EngineError, Recovered, ResumeRequest, RunCommand, RunRequest,
 };
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
+use segue_runtime::store::{
+    JournalStore as _, MemoryStore, NewRun, RunHistory as _, RunQuery, Store, StoreError, TakeOver,
+};
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
@@ -65,18 +67,22 @@ fn tool(name: &str, description: &str, runner: Arc<Work>) -> Tool {
     Tool { spec: Arc::new(spec), runner }
 }
 
-/// The same tools in other words.
+/// An engine whose tools have these names and descriptions.
 fn with_tools(store: &Arc<dyn Store>, tools: &[(&str, &str)]) -> Engine {
     let tools = tools.iter().map(|(name, words)| tool(name, words, Arc::default()));
     Engine::builder().tools(tools).store(store.clone()).build().0
 }
 
-async fn resume(engine: &Engine, run_id: &str, wish: RunCommand) -> Result<RunView, EngineError> {
-    let take_over = match wish {
+async fn resume(
+    engine: &Engine,
+    run_id: &str,
+    command: RunCommand,
+) -> Result<RunView, EngineError> {
+    let take_over = match command {
         RunCommand::RollBack { .. } => TakeOver::Reopen,
         _ => TakeOver::IfAbandoned,
     };
-    engine.resume(ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id) }).await
+    engine.resume(ResumeRequest { command, take_over, ..ResumeRequest::new(run_id) }).await
 }
 
 /// The journal of a run that was interrupted while its first call was under way.
@@ -103,7 +109,7 @@ fn renamed(journal: &[Entry], run_id: &str) -> Vec<Entry> {
     journal
 }
 
-/// Somebody has many runs, and dies. One of them hangs when it goes on; one cannot be read.
+/// A process drives many runs, and dies. One of them hangs when it resumes; one cannot be read.
 async fn leave_behind(path: &Path, count: usize) {
     let store = sqlite(path);
     let (plan, journal) = interrupted(false).await;
@@ -130,7 +136,7 @@ async fn leave_behind(path: &Path, count: usize) {
     writes.collect::<FuturesUnordered<_>>().collect::<Vec<()>>().await;
 }
 
-/// Goes on with everything; how long it took until all but the two were over.
+/// Resumes everything; returns how long it took until all but the two had ended.
 async fn recover(count: usize) -> Duration {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -165,7 +171,7 @@ async fn recover(count: usize) -> Duration {
     took
 }
 
-/// J10: every run goes on, also behind one that hangs and one that cannot be read.
+/// J10: every run resumes, also behind one that hangs and one that cannot be read.
 #[tokio::test]
 async fn one_poisoned_run_delays_no_other() {
     let took = recover(200).await;
@@ -175,15 +181,15 @@ async fn one_poisoned_run_delays_no_other() {
 /// A figure, for a quiet machine: `just recover`.
 #[tokio::test]
 #[ignore = "a measurement"]
-#[allow(clippy::print_stderr, reason = "what was measured is for whoever runs it")]
+#[allow(clippy::print_stderr, reason = "the figure is for the person who runs it")]
 async fn ten_thousand_runs_recover_in_ten_seconds() {
     let took = recover(10_000).await;
     eprintln!("10,000 interrupted runs went on and ended within {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }
 
-/// D4: a run whose tool is not here, or is not what it was, is left as it is. It can be ended all the
-/// same, and goes on where its tools are.
+/// D4: a run whose tool is missing or has changed stays as it is. A person can cancel it all the same, and
+/// it goes on where its tools are.
 #[tokio::test]
 async fn a_run_without_its_tools_is_left_alone() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
@@ -210,10 +216,9 @@ async fn a_run_without_its_tools_is_left_alone() {
     assert_eq!(resume(&here, "two", RunCommand::Resume).await.unwrap().status, RunStatus::Success);
 }
 
-/// D4: what takes steps back is all that must be what it was, to take a run back; and to end one that
-/// goes back by itself.
+/// D4: a rollback needs only its own tools unchanged, and so does a cancellation that rolls back.
 #[tokio::test]
-async fn a_run_is_taken_back_with_the_tools_for_that() {
+async fn a_rollback_needs_only_its_own_tools() {
     const UNDONE: &str = "
 name: undone
 error_handling: { rollback_on_failure: true }
@@ -222,7 +227,7 @@ steps:
   - { id: ask, approve: { message: Sure? }, depends_on: a }
 ";
     let back = || RunCommand::RollBack { by: "ada".into() };
-    for wish in [back(), RunCommand::Cancel { by: "ada".into() }] {
+    for command in [back(), RunCommand::Cancel { by: "ada".into() }] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let before = with_tools(&store, &[("work", "works"), ("undo", "undoes")]);
         let (plan, findings) = before.plan(&Source::new("undone.yaml", UNDONE));
@@ -231,17 +236,16 @@ steps:
         let run = before.run(RunRequest { confirmer: &Defer, ..request }).await.unwrap();
         assert_eq!(run.status, RunStatus::Waiting);
         let other_undo = with_tools(&store, &[("work", "works"), ("undo", "does otherwise")]);
-        let refused = resume(&other_undo, &run.run_id, wish.clone()).await.unwrap_err();
+        let refused = resume(&other_undo, &run.run_id, command.clone()).await.unwrap_err();
         assert_eq!(refused, EngineError::DefinitionChanged { tool: "test:undo".to_owned() });
         let other_work = with_tools(&store, &[("work", "works otherwise"), ("undo", "undoes")]);
-        let taken_back = resume(&other_work, &run.run_id, wish).await.unwrap();
-        assert_eq!(taken_back.status, RunStatus::RolledBack);
+        let rolled_back = resume(&other_work, &run.run_id, command).await.unwrap();
+        assert_eq!(rolled_back.status, RunStatus::RolledBack);
     }
 }
 
-/// D4: a command that is another program by now is not called in the middle of a run. A run that was
-/// kept before anybody noted the program, and one whose built-in tools are described otherwise by now,
-/// go on.
+/// D4: a run does not call a command that is another program by now. A run whose plan has no hash of the
+/// program goes on, and so does one whose built-in tools have another description by now.
 #[tokio::test]
 async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
     let text = "name: c\nsteps:\n  - { id: ask, approve: { message: Sure? } }\n  - { id: a, tool: 'command:work', depends_on: ask }\n  - { id: b, tool: 'builtin:work', depends_on: ask }\n";

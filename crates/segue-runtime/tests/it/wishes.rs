@@ -8,7 +8,9 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::driver::{Confirmer, Decision, Defer};
 use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunCommand, RunRequest};
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
+use segue_runtime::store::{
+    CommandQueue as _, MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver,
+};
 
 use crate::stores::record;
 

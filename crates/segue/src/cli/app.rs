@@ -21,7 +21,7 @@ use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::{Library, UnreadableTemplate};
 use segue_runtime::llm::{self, Model};
 use segue_runtime::recorder::Recorder;
-use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
+use segue_runtime::store::{SqliteOptions, SqliteStore, ToolStatistics as _, ToolStats};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointLocation};
 use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::redact::Secrets;
