@@ -6,9 +6,10 @@
 //!
 //! `cargo run -p segue-runtime --example own_store`
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use segue_core::compile::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::{Engine, RunRequest};
@@ -28,7 +29,7 @@ impl StoreInterceptor for AuditLog {
     async fn after(&self, operation: Operation<'_>) -> Result<(), StoreError> {
         if let Operation::Append { run_id, entries } = operation {
             let lines = entries.iter().map(|e| format!("{run_id} {}: {:?}", e.seq, e.fact));
-            self.lines.lock().unwrap_or_else(PoisonError::into_inner).extend(lines);
+            self.lines.lock().extend(lines);
         }
         Ok(())
     }
@@ -45,7 +46,7 @@ pub async fn audited() -> Result<Vec<String>, String> {
     let plan = plan.ok_or_else(|| format!("{findings:?}"))?;
     let request = RunRequest::new(plan, Value::empty_object());
     engine.run(request).await.map_err(|error| error.to_string())?;
-    let lines = log.lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let lines = log.lines.lock().clone();
     Ok(lines)
 }
 

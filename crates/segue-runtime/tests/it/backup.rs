@@ -4,7 +4,7 @@
 //! has acknowledged it. The parent copies the store meanwhile, kills the child, and compares.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 use crate::stores::sqlite;
 
-const CHAIN: &str = "
+pub(crate) const CHAIN: &str = "
 name: chain
 steps:
   - { id: a, tool: 'test:work', parameters: { n: 1 } }
@@ -49,7 +49,7 @@ const COPIES: usize = 3;
 const ACKNOWLEDGED: usize = 100;
 
 /// Where the child finds the store.
-const STORE: &str = "SEGUE_BACKUP_STORE";
+pub(crate) const STORE: &str = "SEGUE_BACKUP_STORE";
 
 /// Returns its arguments.
 struct Echo;
@@ -61,7 +61,7 @@ impl ToolRunner for Echo {
     }
 }
 
-fn engine(store: Arc<dyn Store>) -> Engine {
+pub(crate) fn engine(store: Arc<dyn Store>) -> Engine {
     let mut spec = ToolSpec::new(ToolId::new("test", "work"), "works", Schema::any_object());
     spec.annotations =
         Annotations { destructive: Some(false), idempotent: Some(true), ..Annotations::default() };
@@ -70,7 +70,7 @@ fn engine(store: Arc<dyn Store>) -> Engine {
 }
 
 /// Prints acknowledgements: a run, and its length.
-struct Print;
+pub(crate) struct Print;
 
 #[async_trait]
 impl StoreInterceptor for Print {
@@ -100,7 +100,21 @@ async fn write_until_killed() {
 }
 
 /// The acknowledged length of each run.
-type Lengths = BTreeMap<String, u64>;
+pub(crate) type Lengths = BTreeMap<String, u64>;
+
+/// Reads what [`Print`] prints.
+pub(crate) fn read_acknowledged(lines: impl Read, mut each: impl FnMut(String, u64)) {
+    let (mut lines, mut line) = (BufReader::new(lines), String::new());
+    // A line without its end was cut by a kill, and acknowledges nothing.
+    while lines.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
+        if let Some((run_id, length)) = line.trim_end().split_once(' ')
+            && let Ok(length) = length.parse()
+        {
+            each(run_id.to_owned(), length);
+        }
+        line.clear();
+    }
+}
 
 /// The child process, and what it has acknowledged.
 struct Load {
@@ -119,16 +133,11 @@ impl Load {
             .spawn()
             .unwrap();
         let acknowledged = Arc::<Mutex<Lengths>>::default();
-        let (notes, mut lines) =
-            (acknowledged.clone(), BufReader::new(child.stderr.take().unwrap()));
+        let (notes, lines) = (acknowledged.clone(), child.stderr.take().unwrap());
         let reader = std::thread::spawn(move || {
-            let mut line = String::new();
-            // A line without its end was cut by the kill, and acknowledges nothing.
-            while lines.read_line(&mut line).unwrap() > 0 && line.ends_with('\n') {
-                let (run_id, length) = line.trim_end().split_once(' ').unwrap();
-                notes.lock().unwrap().insert(run_id.to_owned(), length.parse().unwrap());
-                line.clear();
-            }
+            read_acknowledged(lines, |run_id, length| {
+                notes.lock().unwrap().insert(run_id, length);
+            });
         });
         Load { child, acknowledged, reader }
     }
@@ -168,7 +177,7 @@ fn vacuum_into(from: &Path, to: &Path) {
 }
 
 /// Every acknowledged entry is there, nothing is damaged, and every run resumes to its end.
-async fn assert_whole(path: &Path, acknowledged: &Lengths) {
+pub(crate) async fn assert_whole(path: &Path, acknowledged: &Lengths) {
     let store = Arc::new(sqlite(path));
     for (run_id, length) in acknowledged {
         let there = store.load(&run_id.as_str().into()).await.unwrap().len() as u64;

@@ -15,6 +15,8 @@ mod defects;
 mod durable;
 mod engine;
 mod examples;
+#[cfg(target_os = "linux")]
+mod faults;
 #[cfg(unix)]
 mod files;
 mod fold;

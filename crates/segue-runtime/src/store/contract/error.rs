@@ -60,14 +60,14 @@ pub enum StoreError {
         /// The id that the caller gave.
         run_id: Arc<str>,
     },
-    /// The stored run differs from what was written: set it aside, others go on.
+    /// The stored run is damaged: set it aside, others go on.
     #[error("the journal of run {run_id} is damaged at entry {seq}: {what}")]
     Damaged {
         /// The run, as far as its id can be read.
         run_id: Arc<str>,
         /// The first entry that cannot be trusted.
         seq: u64,
-        /// What is wrong with it.
+        /// The damage.
         what: String,
     },
     /// The plan of this run cannot be rebuilt: set it aside, others go on.
@@ -89,7 +89,7 @@ pub enum StoreError {
         /// Its version, when it is there.
         version: Option<u64>,
     },
-    /// The stored item differs from what was written: set it aside.
+    /// The stored item is damaged: set it aside.
     #[error("the item `{key}` of the collection `{}` is damaged", collection.as_str())]
     DamagedItem {
         /// The collection.
@@ -108,7 +108,7 @@ pub enum StoreError {
     /// The store as a whole cannot be used: a person has to look at it.
     #[error("the store cannot be used: {what}")]
     Broken {
-        /// What is wrong with it.
+        /// The reason.
         what: String,
     },
     /// The store cannot be used now: wait, and retry.

@@ -91,8 +91,7 @@ pub trait RunHistory: Send + Sync {
     /// Deletes ended runs; returns how many.
     async fn prune(&self, retention: Retention) -> Result<u64, StoreError>;
 
-    /// Every run that differs from what was written, and every loss that the store noticed. Reads
-    /// everything.
+    /// Every damaged run, and every loss that the store noticed. Reads everything.
     async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
         Ok(Vec::new())
     }

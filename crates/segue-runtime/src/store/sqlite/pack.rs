@@ -154,7 +154,7 @@ fn pack_large(what: &impl Serialize, written: &RefCell<Written>, part_bytes_min:
     what.serialize(&mut serializer).expect("entries have a form in JSON");
 }
 
-/// What is written so far.
+/// The text and its parts so far.
 #[derive(Default)]
 struct Written {
     text: Vec<u8>,
@@ -413,7 +413,7 @@ mod tests {
         assert!(wrapped.bytes.len() < 200);
     }
 
-    /// What is written twice takes little room, and reads back.
+    /// Repeated values take little room, and read back.
     #[test]
     fn long_bytes_are_compressed() {
         let value = Value::from(vec![sample(); 20]);
@@ -429,9 +429,9 @@ mod tests {
         assert_eq!(*compressed(&random), *random, "what does not become shorter stays");
     }
 
-    /// R1: nothing is taken at its word, and nothing panics.
+    /// R1: damaged bytes are refused without a panic.
     #[test]
-    fn what_cannot_be_expanded_is_refused() {
+    fn damaged_bytes_are_not_expanded() {
         let packed = round(&Value::from(vec![sample(); 20]), 1_000_000).bytes;
         let stored = compressed(&packed).into_owned();
         for cut in 0..stored.len() {

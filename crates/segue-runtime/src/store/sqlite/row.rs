@@ -1,4 +1,4 @@
-//! The row of a run: what is known of it without its journal, under a checksum.
+//! The row of a run: its name, owner and status, under a checksum.
 //!
 //! A journal that lost its last turns is still a chain. So the store also writes its length and last
 //! hash, under a checksum that every reader compares. The row of an ended run holds them. Those of an

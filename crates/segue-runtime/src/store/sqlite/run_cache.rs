@@ -29,7 +29,7 @@ const CALLS_MIN: u64 = 64;
 /// Time between two writes of counts.
 const COUNTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The connection that writes, and what is known of its file.
+/// The connection that writes, and a cache of its file.
 pub(super) struct RunCache {
     pub(super) connection: Connection,
     /// Runs as the file has them, until another process writes.
@@ -114,7 +114,7 @@ impl RunCache {
         self.ended.clear();
         self.unwritten.clear();
         if done.is_err() {
-            // The cache may hold what was not written.
+            // The cache may hold turns that are not in the file.
             self.forget_file();
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");

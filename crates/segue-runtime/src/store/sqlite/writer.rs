@@ -72,7 +72,7 @@ impl<T: Send, F: FnMut(&mut RunCache) -> Result<T, SqliteError> + Send> Request
 #[derive(Default)]
 struct Queue {
     posted: Vec<Box<dyn Request>>,
-    /// Whether the writer thread is to write what is posted. Else the task that posted it may.
+    /// Whether the writer thread is to write the posted requests. Else the task that posted them may.
     is_handed_over: bool,
     /// Whether the store is closing: nothing more comes.
     is_closed: bool,
@@ -119,7 +119,7 @@ impl Shared {
         }
     }
 
-    /// Leaves to the writer thread what is posted still.
+    /// Leaves the posted requests to the writer thread.
     fn hand_over(&self) {
         let mut queue = self.queue.lock();
         if !queue.is_handed_over && (!queue.posted.is_empty() || queue.is_closed) {
@@ -128,7 +128,7 @@ impl Shared {
         }
     }
 
-    /// Writes what is posted on this thread, if it is one request, the writer is idle, and syncs are
+    /// Writes the posted request on this thread, if it is the only one, the writer is idle, and syncs are
     /// fast.
     fn write_alone(&self) {
         let last = Duration::from_nanos(self.last_nanos.load(Ordering::Relaxed));
@@ -363,7 +363,7 @@ impl Writer {
         work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answer = self.queue(work);
-        // Also when the caller drops this future: what is posted is written.
+        // The writer thread writes it also when the caller drops this future.
         let handing_over = HandOverOnDrop(&self.shared);
         // Other runs on this thread may have turns to write, too.
         tokio::task::yield_now().await;
