@@ -24,6 +24,10 @@ kill CYCLES="1000":
 attack:
     SEGUE_ATTACK_LONG=1 cargo test --release --package segue --test it attack:: -- --nocapture --test-threads 1
 
+# Every write and sync of a store fails once: no space, an I/O error, a crash. Needs strace
+faults:
+    cargo test --package segue-runtime --test it faults::every -- --ignored --nocapture
+
 # How long 10,000 interrupted runs take to go on and end
 recover:
     cargo test --release --package segue-runtime --test it recover:: -- --ignored --nocapture

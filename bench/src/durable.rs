@@ -1,5 +1,5 @@
-//! Runs with a durable journal: against a journal by hand, or against nothing but syncs. And whether
-//! a run costs more when the store is large. Syncs are counted beside the clock.
+//! Durable runs on the SQLite store, against a journal by hand or bare syncs; and whether a run costs
+//! more when the store is large. Counts syncs beside the times.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -30,15 +30,15 @@ const WIDE: usize = 100;
 const LAYERED: usize = 1_000;
 /// Runs at once in W3.
 const RUNS: usize = 64;
-/// Places on the disk in W1.
+/// Places on the disk in W1, each with files of its own.
 const PLACES: usize = 5;
-/// Rounds before anything is measured.
+/// Rounds before a measurement, in which the log gets its length.
 const WARM: u64 = 128;
 /// Rounds in which syncs are counted.
 const COUNTED: u64 = 5;
-/// What W3 has to reach.
+/// The target of W3.
 const STEPS_PER_SYNC_MIN: f64 = 15.0;
-/// Once into the log and once into the file, and a little for what is around it.
+/// Once into the log and once into the file, and a little around it.
 const WRITTEN_MOST: f64 = 2.2;
 
 /// A folder of this process, removed at the end.
@@ -58,7 +58,7 @@ impl Drop for Folder {
     }
 }
 
-/// A file in whose middle pages are made durable, one after the other.
+/// A file of full length whose pages are written and synced one after the other.
 struct Syncs {
     file: File,
     page: u64,
@@ -112,7 +112,7 @@ impl Kept {
     }
 }
 
-/// What was counted while a piece of work was done a few times, for each time.
+/// The increase of a counter for each time that `work` runs.
 fn counted(count: impl Fn() -> u64, mut work: impl FnMut()) -> f64 {
     let before = count();
     (0..COUNTED).for_each(|_| work());
@@ -132,8 +132,8 @@ fn input() -> Json {
     json!({ "value": record() })
 }
 
-/// W1 against nothing but a sync for each step. How long a sync takes depends on where on the disk a
-/// file happens to be, by a quarter and for as long as it is there; so there are several of each.
+/// W1 against one bare sync for each step. The time of a sync depends on where on the disk a file happens
+/// to be, by a quarter; so W1 uses several files of each kind.
 fn lone(folder: &Path) -> Row {
     let input = Value::from(input());
     let mut taken = 0.0;
@@ -143,14 +143,13 @@ fn lone(folder: &Path) -> Row {
         let plan = kept.plan(&floor::chain(STEPS));
         let mut engine = || kept.run(&plan, &input, 1, 1);
         let mut floor = || (0..STEPS).for_each(|_| syncs.one());
-        // The first runs of a store make its log long.
         (0..WARM).for_each(|_| engine());
         let pairs = compare(Clock::Wall, &mut floor, &mut engine);
-        taken = counted(|| kept.store.commits(), engine) / STEPS as f64;
+        taken = counted(|| kept.store.figures().syncs, engine) / STEPS as f64;
         pairs
     });
     let pairs = pairs.reduce(Pairs::and).expect("there are several places");
-    let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.9, STEPS);
+    let row = pairs.row("W1 chain of 10, per step (floor: one fdatasync)", 1.6, STEPS);
     with_syncs(row, 1.0, taken)
 }
 
@@ -173,7 +172,7 @@ fn journaled(
     let mut engine = || kept.run(&plan, &input, runs, runs);
     let row = compare(Clock::Wall, &mut floor, &mut engine).row(row.0, row.1, 1);
     let by_hand = counted(|| journal.syncs(), floor);
-    let by_engine = counted(|| kept.store.commits(), engine);
+    let by_engine = counted(|| kept.store.figures().syncs, engine);
     (with_syncs(row, by_hand, by_engine), by_hand, by_engine)
 }
 
@@ -193,11 +192,11 @@ fn many(kept: &Kept, journal: &Journal) -> [Row; 2] {
     [row, shared]
 }
 
-/// W6: how much is written when a value that no run had before goes through three steps.
+/// W6: how many bytes a run writes when a new large value goes through three steps.
 fn large(kept: &Kept) -> Option<Row> {
     let plan = kept.plan(&floor::chain(3));
     let text = large_text();
-    let input: Value = serde_json::from_str(&text).expect("it was just written");
+    let input: Value = serde_json::from_str(&text).expect("a text of JSON");
     let before = written_bytes()?;
     kept.run(&plan, &input, 1, 1);
     let written = written_bytes()? - before;
@@ -213,7 +212,7 @@ fn large(kept: &Kept) -> Option<Row> {
     })
 }
 
-/// Bytes that this process has written, as Linux tells it.
+/// Bytes that this process has written, from Linux.
 fn written_bytes() -> Option<u64> {
     let io = std::fs::read_to_string("/proc/self/io").ok()?;
     io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
@@ -239,7 +238,7 @@ fn growth(folder: &Path) -> [Row; 2] {
     ]
 }
 
-/// Does the work of one part again and again, for whoever wants to profile. Says what syncs took of it.
+/// Repeats the work of one part, for a profiler. Returns what the syncs took of it.
 pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let (steps, runs) = match part {
         "w1" => (floor::chain(STEPS), 1),
@@ -253,7 +252,6 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     let (plan, input) = (kept.plan(&steps), Value::from(input()));
     let mut bare = Syncs::new(&folder.0.join("syncs"));
     let (mut took, mut took_bare) = (Duration::ZERO, Duration::ZERO);
-    // Until the log has its length.
     (0..WARM).for_each(|_| kept.run(&plan, &input, runs, runs));
     let before = kept.store.figures();
     for _ in 0..times {
@@ -272,7 +270,7 @@ pub(crate) fn repeat(part: &str, times: usize) -> Result<String, String> {
     Ok(format!("{syncs} syncs, {sync:?} each; {all:?} from one to the next; {bare:?} a bare one"))
 }
 
-/// The parts of the table, by the words that ask for one of them.
+/// The parts of the table, by their names on the command line.
 pub(crate) const PARTS: [&str; 6] = ["w1", "w2", "w5", "w3", "w6", "growth"];
 
 /// The rows of some parts of the table.
@@ -291,7 +289,7 @@ pub(crate) fn rows(parts: &[&str]) -> Vec<Row> {
                 rows.push(against("W5 graph of 1,000", 2.1, steps));
             }
             "w3" => rows.extend(many(&kept, &journal)),
-            // In a file of its own: what others wrote is not moved at the same time.
+            // In a store of its own: no checkpoint of other runs counts.
             "w6" => rows.extend(large(&Kept::new(&folder.0.join("large.db")))),
             _ => rows.extend(growth(&folder.0)),
         }

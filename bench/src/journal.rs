@@ -1,8 +1,8 @@
 //! A journal by hand, with group commit: the floor of durable runs.
 //!
-//! One thread writes whatever waits and syncs once for all of it. The file has its full length from
-//! the beginning, so a sync moves data and nothing else; at its end it begins again. It has no order,
-//! no checks, and cannot be read back.
+//! One thread writes all waiting entries and syncs once for them. The file has its full length from the
+//! beginning, so a sync moves data and no metadata; at its end writing begins again at its start. It has
+//! no order, no checks, and cannot be read back.
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 /// The length of the file.
 const BYTES: usize = 16 << 20;
 
-/// Bytes to write, and who waits for them.
+/// Bytes to write, and the reply to the task that waits.
 type Waiting = (Vec<u8>, oneshot::Sender<()>);
 
-/// The queue to the thread that writes. The thread ends with it.
+/// The queue to the writer thread, which ends with it.
 pub(crate) struct Journal {
     queue: Sender<Waiting>,
     syncs: Arc<AtomicU64>,
@@ -39,8 +39,8 @@ impl Journal {
     /// Returns when the bytes are durable.
     pub(crate) async fn append(&self, bytes: Vec<u8>) {
         let (reply, done) = oneshot::channel();
-        self.queue.send((bytes, reply)).expect("the thread goes on as long as this does");
-        done.await.expect("the thread answers whoever waits");
+        self.queue.send((bytes, reply)).expect("the thread lives as long as the queue");
+        done.await.expect("the thread replies to every request");
     }
 
     pub(crate) fn syncs(&self) -> u64 {
@@ -61,7 +61,7 @@ fn write_all(file: &mut File, waiting: &Receiver<Waiting>, syncs: &AtomicU64) {
         file.write_all(&bytes).and_then(|()| file.sync_data()).expect("there is room");
         syncs.fetch_add(1, Ordering::Relaxed);
         for (_, reply) in together {
-            // Whoever asked may have gone.
+            // The task may have been dropped.
             let _ = reply.send(());
         }
     }

@@ -233,20 +233,23 @@ A time moves with what else runs, W1's most of all: on a busy machine its ratio 
 on a quiet one. Its instructions stay the same.
 ";
 
-const DURABLE: &str = "**The floor** is the same dataflow with a journal by hand: the value of every step is serialised,
-appended to a file that has its full length already, and synced before anybody reads it; what waits is
-written together and synced once. It does not write down that a call is about to leave, and cannot be
-read back. The engine writes both, in a file that can be queried, with hashes that chain the entries.
+const DURABLE: &str = "**The floor** is the same dataflow with a journal by hand. It serialises the value of every step,
+appends it to a file that has its full length already, and syncs before the next step reads it; values
+that wait at the same time share a sync. It does not record that a call is about to leave, and cannot be
+read back. The floor of W1 is less: one bare sync of one page for each step.
 
-A call leaves after its entry is durable, and a run is over when its end is. So a lone chain of ten
+Segue records calls and results, chained by hashes, in a SQLite file that can be queried. SQLite's log is
+the only log. One writer takes all turns that wait, commits them in one transaction, and syncs the log once
+(`synchronous=FULL`); a lone run commits on its own thread. Checkpoints move pages from the log into the
+file on a connection that no run waits for.
+
+A call leaves after its entry is durable, and a run ends after its end is durable. So a lone chain of ten
 steps takes eleven syncs: one before each call, and one at the end.
 
-Turns are durable in SQLite's log, which is merged into the file on a connection that no run waits for.
-
-The ratios depend on the disk: where a sync takes milliseconds it is most of the time on both sides, and
-where it is fast the engine's own work counts. On this one, in W1, that is about 10 µs a step; beside the
-eleventh sync it is a tenth of a sync that takes 100 µs. How long a sync takes depends on where on the disk
-a file happens to be, by a quarter, so W1 is measured in five places, each with files of its own.
+The ratios depend on the disk. Where a sync takes milliseconds, it is most of the time on both sides. Where
+it is fast, the engine's own work and SQLite's count, too: a transaction writes several pages of 4 KiB to
+the log, the floor of W1 writes one. The time of a sync depends on where on the disk a file happens to be,
+by a quarter; so W1 is measured in five places, each with files of its own.
 ";
 
 pub(crate) fn print(text: &str) {

@@ -1,7 +1,7 @@
-//! Large runs and many runs: whether their results are right, and what memory they take.
+//! Large runs and many runs: their results, and the memory that they need.
 //!
-//! `just bench scale` runs each case in a process of its own, because a peak is a process's, and
-//! prints a line per case. A wrong result ends it.
+//! `just bench scale` runs each case in a process of its own, because a process has one memory peak,
+//! and prints a line per case. A wrong result ends it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -41,15 +41,15 @@ const CASES: &[(&str, usize)] = &[
     ("runs", 1_000),
 ];
 
-/// What one case has shown.
-struct Shown {
+/// The figures of one case.
+struct Figures {
     millis: u128,
     peak_kib: u64,
 }
 
-/// Runs every case in a process of its own and prints what they show.
+/// Runs every case in a process of its own and prints its figures.
 pub(crate) fn report() -> Result<(), String> {
-    let mut shown: BTreeMap<(&str, usize), Shown> = BTreeMap::new();
+    let mut shown: BTreeMap<(&str, usize), Figures> = BTreeMap::new();
     let mut table = String::from("| case | size | time | peak RSS |\n|---|---|---|---|\n");
     for (case, size) in CASES {
         let one = child(case, *size)?;
@@ -71,17 +71,17 @@ pub(crate) fn report() -> Result<(), String> {
     Ok(())
 }
 
-fn child(case: &str, size: usize) -> Result<Shown, String> {
+fn child(case: &str, size: usize) -> Result<Figures, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let output = Command::new(program)
         .args(["scale", case, &size.to_string()])
         .output()
         .map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let mut numbers = said.split_whitespace().map(str::parse::<u64>);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut numbers = text.split_whitespace().map(str::parse::<u64>);
     match (output.status.success(), numbers.next(), numbers.next()) {
         (true, Some(Ok(millis)), Some(Ok(peak_kib))) => {
-            Ok(Shown { millis: u128::from(millis), peak_kib })
+            Ok(Figures { millis: u128::from(millis), peak_kib })
         }
         _ => Err(format!("{case} {size}: {}", String::from_utf8_lossy(&output.stderr))),
     }
@@ -105,14 +105,14 @@ pub(crate) fn one(case: &str, size: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// The most memory that this process ever had, as Linux tells it; 0 elsewhere.
+/// The memory peak of this process, from Linux; 0 elsewhere.
 pub(crate) fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)
 }
 
-/// Adds up its numbers, after letting everybody else have a turn, and counts who is inside.
+/// Yields, then adds up its numbers; counts the calls under way.
 #[derive(Clone, Default)]
 struct Sum {
     inside: Arc<AtomicUsize>,
@@ -191,7 +191,7 @@ fn draw(seed: &mut u64) -> u64 {
 }
 
 /// A random layered graph: each step adds its number to the sums of up to four steps of earlier
-/// layers. Every sum is compared with the one that is worked out by hand.
+/// layers. Compares every sum with one computed by hand.
 async fn random_graph(steps: usize) {
     const WIDTH: u64 = 25;
     let mut seed = 7;
@@ -249,7 +249,7 @@ async fn many_runs(runs: usize) {
 mod tests {
     use super::*;
 
-    /// The same cases, small enough for every day.
+    /// The same cases, small enough for the daily tests.
     #[tokio::test]
     async fn results_are_right() {
         long_loop(200, true).await;

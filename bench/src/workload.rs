@@ -15,8 +15,9 @@ use segue_core::value::{Shared, Value};
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
-    AppendRecord, KeyValueStore, Lease, MemoryStore, NewRun, PendingCommand, Retention, RunListing,
-    RunQuery, RunRow, Store, StoreError, TakeOver, ToolStats,
+    AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, MemoryStore, NewRun,
+    PendingCommand, Retention, RunHistory, RunListing, RunQuery, RunRow, Store, StoreError,
+    TakeOver, ToolStatistics, ToolStats,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use serde_json::{Value as Json, json};
@@ -57,11 +58,11 @@ impl ToolRunner for Echo {
 /// A store that keeps no runs.
 #[derive(Default)]
 pub(crate) struct Nowhere {
-    beside: MemoryStore,
+    empty: MemoryStore,
 }
 
 #[async_trait]
-impl Store for Nowhere {
+impl JournalStore for Nowhere {
     async fn create(
         &self,
         run: NewRun<'_>,
@@ -74,36 +75,54 @@ impl Store for Nowhere {
         Ok(())
     }
 
-    async fn load(&self, _run: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        Ok(Vec::new())
+    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+        self.empty.load(run_id).await
     }
 
-    async fn plan(&self, run_id: &Arc<str>, _limits: &Limits) -> Result<Arc<Plan>, StoreError> {
-        Err(StoreError::Unknown { run_id: run_id.clone() })
+    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
+        self.empty.plan(run_id, limits).await
     }
 
-    async fn acquire(&self, run_id: &Arc<str>, _how: TakeOver) -> Result<Lease, StoreError> {
-        Err(StoreError::Unknown { run_id: run_id.clone() })
+    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
+        self.empty.acquire(run_id, how).await
     }
 
     async fn release(&self, _lease: &Lease) -> Result<(), StoreError> {
         Ok(())
     }
 
-    async fn run(&self, _run: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
-        Ok(None)
+    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        self.empty.is_abandoned(run_id).await
     }
 
-    async fn runs(&self, _query: &RunQuery) -> Result<RunListing, StoreError> {
-        Ok(RunListing::default())
+    async fn try_write(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RunHistory for Nowhere {
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        self.empty.run(run_id).await
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
+        self.empty.runs(query).await
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {
-        Ok(RunListing::default())
+        self.empty.unfinished().await
     }
 
-    async fn send_command(&self, run_id: &Arc<str>, _text: &Arc<str>) -> Result<u64, StoreError> {
-        Err(StoreError::Unknown { run_id: run_id.clone() })
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        self.empty.prune(retention).await
+    }
+}
+
+#[async_trait]
+impl CommandQueue for Nowhere {
+    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
+        self.empty.send_command(run_id, text).await
     }
 
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
@@ -113,21 +132,18 @@ impl Store for Nowhere {
     async fn remove_command(&self, _number: u64) -> Result<(), StoreError> {
         Ok(())
     }
+}
 
-    async fn try_write(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn prune(&self, _retention: Retention) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
+#[async_trait]
+impl ToolStatistics for Nowhere {
     async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(Vec::new())
     }
+}
 
+impl Store for Nowhere {
     fn key_value(&self) -> &dyn KeyValueStore {
-        self.beside.key_value()
+        &self.empty
     }
 }
 

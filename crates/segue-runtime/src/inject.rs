@@ -15,15 +15,11 @@ use segue_core::composition::{ResolvedRollback, Step, StepKind, ToolCall};
 use segue_core::diagnostic::{Code, nearest_name};
 use segue_core::duration::parse_duration;
 use segue_core::id::{refers_to_step, without_iterations};
-use segue_core::limits::Limits;
 use segue_core::plan::{Plan, PlanStep};
-use segue_core::run::{Entry, Purpose};
+use segue_core::run::Purpose;
 use segue_core::value::Value;
 
-use crate::store::{
-    AppendRecord, KeyValueStore, Lease, NewRun, PendingCommand, Retention, RunListing, RunQuery,
-    RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStats,
-};
+use crate::store::{InterceptedStore, Operation, Store, StoreError, StoreInterceptor};
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner, is_fallback};
 
 /// One fault.
@@ -207,7 +203,8 @@ impl Faults {
         match crash {
             None => store,
             Some(appends) => {
-                Arc::new(CrashingStore { inner: store, left: AtomicU32::new(appends) })
+                let crash = Arc::new(CrashAfter { left: AtomicU32::new(appends) });
+                Arc::new(InterceptedStore::new(store, crash))
             }
         }
     }
@@ -266,109 +263,19 @@ impl ToolRunner for FaultyTool {
     }
 }
 
-/// A store that kills the process after a number of writes.
-struct CrashingStore {
-    inner: Arc<dyn Store>,
+/// Kills the process after a number of appends.
+struct CrashAfter {
     left: AtomicU32,
 }
 
-impl CrashingStore {
-    /// Counts a write.
-    fn written(&self) {
-        if self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
+#[async_trait]
+impl StoreInterceptor for CrashAfter {
+    async fn after(&self, operation: Operation<'_>) -> Result<(), StoreError> {
+        let is_append = matches!(operation, Operation::Append { .. });
+        if is_append && self.left.fetch_sub(1, Ordering::SeqCst) == 1 {
             crash();
         }
-    }
-}
-
-#[async_trait]
-impl Store for CrashingStore {
-    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
-        let lease = self.inner.create(run, record).await?;
-        self.written();
-        Ok(lease)
-    }
-
-    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
-        self.inner.append(lease, record).await?;
-        self.written();
         Ok(())
-    }
-
-    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        self.inner.load(run_id).await
-    }
-
-    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
-        self.inner.plan(run_id, limits).await
-    }
-
-    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.inner.acquire(run_id, how).await
-    }
-
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.inner.release(lease).await
-    }
-
-    async fn release_all(&self) -> Result<(), StoreError> {
-        self.inner.release_all().await
-    }
-
-    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
-        self.inner.run(run_id).await
-    }
-
-    async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
-        self.inner.list_damaged().await
-    }
-
-    async fn delete_damaged(&self) -> Result<u64, StoreError> {
-        self.inner.delete_damaged().await
-    }
-
-    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
-        self.inner.is_abandoned(run_id).await
-    }
-
-    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
-        self.inner.runs(query).await
-    }
-
-    async fn unfinished(&self) -> Result<RunListing, StoreError> {
-        self.inner.unfinished().await
-    }
-
-    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.inner.send_command(run_id, text).await
-    }
-
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
-        self.inner.pending_commands().await
-    }
-
-    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
-        self.inner.remove_command(number).await
-    }
-
-    async fn try_write(&self) -> Result<(), StoreError> {
-        self.inner.try_write().await
-    }
-
-    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.inner.prune(retention).await
-    }
-
-    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.inner.tool_stats().await
-    }
-
-    fn key_value(&self) -> &dyn KeyValueStore {
-        self.inner.key_value()
-    }
-
-    fn figures(&self) -> StoreFigures {
-        self.inner.figures()
     }
 }
 

@@ -1,9 +1,10 @@
 //! A store that lasts as long as the process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
+use parking_lot::{Mutex, MutexGuard};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
@@ -13,34 +14,34 @@ use super::rules::{
     check_fence, composition_ended, is_final, matches_query, new_row, next_version, stopped_by,
 };
 use super::{
-    AppendRecord, Collection, ItemPage, KeyValueStore, Lease, Measured, NewRun, PendingCommand,
-    Precondition, Retention, RunListing, RunQuery, RunRow, Store, StoreError, StoredItem, TakeOver,
-    ToolStats,
+    AppendRecord, Collection, CommandQueue, ItemPage, JournalStore, KeyValueStore, Lease, Measured,
+    NewRun, PendingCommand, Precondition, Retention, RunHistory, RunListing, RunQuery, RunRow,
+    Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
 };
 
-/// Runs that are over and kept at most; the one that ended first goes first.
+/// Ended runs to keep at most; the one that ended first goes first.
 const ENDED_MAX: usize = 1_000;
 
 /// Runs in memory.
 pub struct MemoryStore {
-    kept: Arc<Mutex<MemoryState>>,
+    state: Arc<Mutex<MemoryState>>,
     /// Alive as long as this handle is.
     owner: Arc<Owner>,
 }
 
-/// Somebody who may have runs.
+/// A handle that may own runs, by its name.
 struct Owner(Arc<str>);
 
 #[derive(Default)]
 struct MemoryState {
-    /// By the number that counts them.
+    /// By number, in the order in which they began.
     runs: BTreeMap<u64, MemoryRun>,
     numbers: BTreeMap<Arc<str>, u64>,
     ended: VecDeque<u64>,
     tools: BTreeMap<ToolId, ToolStats>,
-    words: Vec<PendingCommand>,
-    shelves: BTreeMap<Collection, Vec<(u64, StoredItem)>>,
-    /// Numbers given so far, to runs and to handles.
+    commands: Vec<PendingCommand>,
+    collections: BTreeMap<Collection, Vec<(u64, StoredItem)>>,
+    /// Numbers given so far, to runs, handles, commands and items.
     given: u64,
 }
 
@@ -53,7 +54,7 @@ struct MemoryRun {
 
 impl Default for MemoryStore {
     fn default() -> MemoryStore {
-        MemoryStore { kept: Arc::default(), owner: Arc::new(Owner("0".into())) }
+        MemoryStore { state: Arc::default(), owner: Arc::new(Owner("0".into())) }
     }
 }
 
@@ -62,12 +63,11 @@ impl MemoryStore {
     #[must_use]
     pub fn peer(&self) -> MemoryStore {
         let name = self.state().next_number().to_string();
-        MemoryStore { kept: self.kept.clone(), owner: Arc::new(Owner(name.into())) }
+        MemoryStore { state: self.state.clone(), owner: Arc::new(Owner(name.into())) }
     }
 
     fn state(&self) -> MutexGuard<'_, MemoryState> {
-        // A panic while the lock is held leaves nothing half done: entries are added in one go.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -89,7 +89,7 @@ impl MemoryState {
         run.row.length = run.journal.len() as u64;
         run.row.status = record.status;
         run.row.updated_ms = record.entries.last().map_or(run.row.updated_ms, |last| last.at_ms);
-        // A run that was over is open again while it is being taken back.
+        // A rollback on request reopens a run that had ended.
         let reopened = run.row.ended_ms.take().is_some();
         let ended = is_final(record.status).then(|| mark_ended(run, record.entries));
         if reopened {
@@ -110,7 +110,7 @@ impl MemoryState {
         Ok(())
     }
 
-    /// Forgets so many of the runs that ended first.
+    /// Deletes so many of the runs that ended first.
     fn delete_oldest(&mut self, count: usize) {
         for number in self.ended.drain(..count) {
             if let Some(run) = self.runs.remove(&number) {
@@ -129,25 +129,25 @@ fn mark_ended(run: &mut MemoryRun, entries: &[Entry]) -> Measured {
 }
 
 #[async_trait]
-impl Store for MemoryStore {
+impl JournalStore for MemoryStore {
     async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
-        let mut kept = self.state();
+        let mut state = self.state();
         let run_id = run.run_id.clone();
-        if let Ok(there) = kept.run(&run_id) {
+        if let Ok(there) = state.run(&run_id) {
             let (expected, actual) = (record.expected, there.row.length);
             return Err(StoreError::Fenced { run_id, expected, actual });
         }
-        let number = kept.next_number();
-        let kept_run = MemoryRun {
+        let number = state.next_number();
+        let run = MemoryRun {
             row: new_row(&run, &record, &self.owner.0),
             journal: Vec::new(),
             plan: run.plan.clone(),
             owner: Arc::downgrade(&self.owner),
         };
-        kept.runs.insert(number, kept_run);
-        kept.numbers.insert(run_id.clone(), number);
+        state.runs.insert(number, run);
+        state.numbers.insert(run_id.clone(), number);
         let lease = Lease { run_id, epoch: 1 };
-        kept.append(&lease, record)?;
+        state.append(&lease, record)?;
         Ok(lease)
     }
 
@@ -164,8 +164,8 @@ impl Store for MemoryStore {
     }
 
     async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        let mut kept = self.state();
-        let run = kept.run(run_id)?;
+        let mut state = self.state();
+        let run = state.run(run_id)?;
         let run_id = run_id.clone();
         if run.row.ended_ms.is_some() && how != TakeOver::Reopen {
             return Err(StoreError::Ended { run_id, status: run.row.status });
@@ -180,8 +180,8 @@ impl Store for MemoryStore {
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        let mut kept = self.state();
-        let run = kept.run(&lease.run_id)?;
+        let mut state = self.state();
+        let run = state.run(&lease.run_id)?;
         check_fence(&run.row, lease, run.row.length)?;
         run.owner = Weak::new();
         run.row.owner = None;
@@ -189,15 +189,26 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn is_abandoned(&self, run_id: &Arc<str>) -> Result<bool, StoreError> {
+        Ok(self.state().run(run_id).map_or(true, |run| run.owner.strong_count() == 0))
+    }
+
+    async fn try_write(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl RunHistory for MemoryStore {
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
         Ok(self.state().run(run_id).ok().map(|run| run.row.clone()))
     }
 
     async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
-        let kept = self.state();
+        let state = self.state();
         let before = query.after.unwrap_or(u64::MAX);
         let mut page = RunListing::default();
-        for (number, run) in kept.runs.range(..before).rev() {
+        for (number, run) in state.runs.range(..before).rev() {
             if matches_query(query, &run.row) {
                 page.runs.push(run.row.clone());
                 if page.runs.len() >= query.limit {
@@ -210,51 +221,55 @@ impl Store for MemoryStore {
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {
-        let kept = self.state();
-        let open = kept.runs.values().rev().filter(|run| run.row.ended_ms.is_none());
+        let state = self.state();
+        let open = state.runs.values().rev().filter(|run| run.row.ended_ms.is_none());
         Ok(RunListing { runs: open.map(|run| run.row.clone()).collect(), ..RunListing::default() })
     }
 
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        let mut state = self.state();
+        let surplus = retention.keep_last.map_or(0, |keep| state.ended.len().saturating_sub(keep));
+        let old = retention.ended_before_ms.map_or(0, |before| {
+            let ended_ms = |number| state.runs.get(number).and_then(|run| run.row.ended_ms);
+            state.ended.iter().take_while(|n| ended_ms(n).is_some_and(|at| at < before)).count()
+        });
+        let count = surplus.max(old);
+        state.delete_oldest(count);
+        Ok(count as u64)
+    }
+}
+
+#[async_trait]
+impl CommandQueue for MemoryStore {
     async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        let mut kept = self.state();
-        let row = &kept.run(run_id)?.row;
+        let mut state = self.state();
+        let row = &state.run(run_id)?.row;
         if row.ended_ms.is_some() {
             return Err(StoreError::Ended { run_id: run_id.clone(), status: row.status });
         }
-        let number = kept.next_number();
-        kept.words.push(PendingCommand { number, run_id: run_id.clone(), text: text.clone() });
+        let number = state.next_number();
+        state.commands.push(PendingCommand { number, run_id: run_id.clone(), text: text.clone() });
         Ok(number)
     }
 
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
-        Ok(self.state().words.clone())
+        Ok(self.state().commands.clone())
     }
 
     async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
-        self.state().words.retain(|word| word.number != number);
+        self.state().commands.retain(|command| command.number != number);
         Ok(())
     }
+}
 
-    async fn try_write(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        let mut kept = self.state();
-        let surplus = retention.keep_last.map_or(0, |keep| kept.ended.len().saturating_sub(keep));
-        let old = retention.ended_before_ms.map_or(0, |before| {
-            let ended_ms = |number| kept.runs.get(number).and_then(|run| run.row.ended_ms);
-            kept.ended.iter().take_while(|n| ended_ms(n).is_some_and(|at| at < before)).count()
-        });
-        let count = surplus.max(old);
-        kept.delete_oldest(count);
-        Ok(count as u64)
-    }
-
+#[async_trait]
+impl ToolStatistics for MemoryStore {
     async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
         Ok(self.state().tools.values().cloned().collect())
     }
+}
 
+impl Store for MemoryStore {
     fn key_value(&self) -> &dyn KeyValueStore {
         self
     }
@@ -268,9 +283,9 @@ impl KeyValueStore for MemoryStore {
         item: &StoredItem,
         expect: Precondition,
     ) -> Result<u64, StoreError> {
-        let mut kept = self.state();
-        let number = kept.next_number();
-        let items = kept.shelves.entry(collection).or_default();
+        let mut state = self.state();
+        let number = state.next_number();
+        let items = state.collections.entry(collection).or_default();
         let there = items.iter_mut().find(|(_, there)| there.key == item.key);
         let version = there.as_ref().map(|(_, there)| there.version);
         let version = next_version(item, version, expect)?;
@@ -287,8 +302,9 @@ impl KeyValueStore for MemoryStore {
         collection: Collection,
         key: &Arc<str>,
     ) -> Result<Option<StoredItem>, StoreError> {
-        let mut kept = self.state();
-        let mut items = kept.shelves.entry(collection).or_default().iter().map(|(_, item)| item);
+        let mut state = self.state();
+        let mut items =
+            state.collections.entry(collection).or_default().iter().map(|(_, item)| item);
         Ok(items.find(|item| item.key == *key).cloned())
     }
 
@@ -298,8 +314,8 @@ impl KeyValueStore for MemoryStore {
         after: Option<u64>,
         limit: usize,
     ) -> Result<ItemPage, StoreError> {
-        let mut kept = self.state();
-        let items = kept.shelves.entry(collection).or_default().iter();
+        let mut state = self.state();
+        let items = state.collections.entry(collection).or_default().iter();
         let behind = items.filter(|(number, _)| after.is_none_or(|after| *number > after));
         let some: Vec<_> = behind.take(limit).cloned().collect();
         let next = some.last().filter(|_| some.len() == limit).map(|(number, _)| *number);
@@ -308,8 +324,8 @@ impl KeyValueStore for MemoryStore {
     }
 
     async fn delete(&self, collection: Collection, key: &Arc<str>) -> Result<bool, StoreError> {
-        let mut kept = self.state();
-        let items = kept.shelves.entry(collection).or_default();
+        let mut state = self.state();
+        let items = state.collections.entry(collection).or_default();
         let before = items.len();
         items.retain(|(_, item)| item.key != *key);
         Ok(items.len() < before)
@@ -320,8 +336,8 @@ impl KeyValueStore for MemoryStore {
         collection: Collection,
         before_ms: u64,
     ) -> Result<u64, StoreError> {
-        let mut kept = self.state();
-        let items = kept.shelves.entry(collection).or_default();
+        let mut state = self.state();
+        let items = state.collections.entry(collection).or_default();
         let before = items.len();
         items.retain(|(_, item)| item.at_ms >= before_ms);
         Ok((before - items.len()) as u64)

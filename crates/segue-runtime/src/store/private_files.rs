@@ -1,14 +1,14 @@
-//! Files and folders that nobody else may read: journals hold what people and tools said.
+//! Files and folders that only their user may read: journals hold what people and tools said.
 //!
-//! Only what is made here is made so. Whoever wants to share a store gives its file other rights, and
-//! what is made beside it follows.
+//! Existing files keep their permissions. A user who wants to share a store changes those of its file,
+//! and new files beside it follow.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::path::Path;
 
-/// Makes an empty file, and the folders above it, unless they are there. What goes wrong is said better
-/// by whoever opens the file then.
+/// Creates an empty file, and the folders above it, unless they are there. Errors show when the caller
+/// opens the file.
 pub(crate) fn make_file(path: &Path) {
     if let Some(parent) = path.parent() {
         let mut folders = DirBuilder::new();
@@ -22,14 +22,14 @@ pub(crate) fn make_file(path: &Path) {
     let _ = file.write(true).create_new(true).open(path);
 }
 
-/// Makes a folder, unless it is there, for those who may open this file.
+/// Creates a folder, unless it is there, for the users who may open this file.
 pub(crate) fn make_folder(folder: &Path, file: &Path) -> io::Result<()> {
     let mut folders = DirBuilder::new();
     #[cfg(unix)]
     {
         use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
         let rights = std::fs::metadata(file)?.permissions().mode() & 0o666;
-        // Whoever may read may look inside.
+        // Users who may read the file may enter the folder.
         folders.mode(rights | ((rights & 0o444) >> 2));
     }
     #[cfg(not(unix))]

@@ -1,4 +1,4 @@
-//! What every store does alike.
+//! Rules that all stores share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use super::{
     AppendRecord, Lease, Measured, NewRun, Precondition, RunQuery, RunRow, StoreError, StoredItem,
 };
 
-/// Whether nothing more happens in a run that stands so.
+/// Whether a run with this status has ended.
 pub(super) fn is_final(status: RunStatus) -> bool {
     !matches!(status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
 }
 
-/// Whether a run is among those that are wanted.
+/// Whether a run matches a query.
 pub(super) fn matches_query(query: &RunQuery, run: &RunRow) -> bool {
     (query.statuses.is_empty() || query.statuses.contains(&run.status))
         && query.name.as_ref().is_none_or(|name| run.name.contains(&**name))
@@ -30,7 +30,7 @@ pub(super) fn matches_query(query: &RunQuery, run: &RunRow) -> bool {
         })
 }
 
-/// What every append is held against.
+/// The fence: an append needs the current epoch and the current length.
 pub(super) fn check_fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<(), StoreError> {
     let run_id = row.run_id.clone();
     if row.epoch != lease.epoch {
@@ -42,7 +42,7 @@ pub(super) fn check_fence(row: &RunRow, lease: &Lease, expected: u64) -> Result<
     Ok(())
 }
 
-/// The version that a text gets, if the one that is there is as expected.
+/// The next version of an item, if the precondition holds.
 pub(super) fn next_version(
     item: &StoredItem,
     there: Option<u64>,
@@ -59,13 +59,13 @@ pub(super) fn next_version(
     Ok(there.unwrap_or(0).saturating_add(1))
 }
 
-/// A composition is a tool, so a run of it is a call that ended.
+/// An ended run as a call of its composition, which is a tool.
 pub(super) fn composition_ended(row: &RunRow, stopped_by: Option<Code>) -> Measured {
     let took_ms = row.updated_ms.saturating_sub(row.started_ms);
     run_ended(ToolId::new(COMPOSITION, &row.name), row.status, stopped_by, took_ms)
 }
 
-/// What stopped a run as a whole, if these entries say so.
+/// The failure that stopped a run as a whole, from its last entries.
 pub(crate) fn stopped_by(entries: &[Entry]) -> Option<Code> {
     entries.iter().rev().find_map(|entry| match &entry.fact {
         Fact::Finished { failure, .. } => Some(failure.as_ref()?.code),
@@ -73,7 +73,7 @@ pub(crate) fn stopped_by(entries: &[Entry]) -> Option<Code> {
     })
 }
 
-/// A run that ended, as a call of what it is counted as.
+/// An ended run as a call of `tool`.
 pub(crate) fn run_ended(
     tool: ToolId,
     status: RunStatus,
@@ -90,7 +90,7 @@ pub(crate) fn run_ended(
     Measured { tool, took: Duration::from_millis(took_ms), result, has_schema: true }
 }
 
-/// How a run stands before its first entries.
+/// The row of a run before its first entries.
 pub(super) fn new_row(run: &NewRun<'_>, record: &AppendRecord<'_>, owner: &Arc<str>) -> RunRow {
     let started_ms = record.entries.first().map_or(0, |entry| entry.at_ms);
     RunRow {

@@ -1,5 +1,4 @@
-//! J5: a store whose file was damaged gives what was written or says what is wrong, never anything
-//! else.
+//! J5: a store whose file is damaged returns what was written or an error, never anything else.
 
 use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -10,14 +9,14 @@ use segue_core::limits::Limits;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::{
-    Collection, KeyValueStore as _, Precondition, RunQuery, SqliteOptions, SqliteStore, Store,
-    StoreError, StoredItem,
+    Collection, JournalStore as _, KeyValueStore as _, Precondition, RunHistory as _, RunQuery,
+    SqliteOptions, SqliteStore, StoreError, StoredItem,
 };
 use tempfile::TempDir;
 
 use crate::stores::{begin, entry, finish, plan_named, record};
 
-/// Everything that can be asked of a store, each answer or the error instead of it.
+/// The result of every read of a store, or its error.
 async fn answers(path: &Path) -> Vec<Result<String, StoreError>> {
     let store = match SqliteStore::open(path, SqliteOptions::default()) {
         Ok(store) => store,
@@ -47,7 +46,7 @@ async fn answers(path: &Path) -> Vec<Result<String, StoreError>> {
     answers
 }
 
-/// A small store with everything in it, all of it in the one file.
+/// A small store with everything in it, and an empty log.
 async fn small_store(path: &Path) {
     // Small pages, so that most bits mean something.
     let options =
@@ -109,7 +108,7 @@ async fn every_flipped_bit_is_harmless_or_named() {
         named += 1;
         let errors = flipped.iter().filter(|answer| answer.is_err()).count();
         assert!(errors > 0, "bit {bit} (byte {:#x}): {flipped:#?}", bit / 8);
-        // What is not an error is the truth.
+        // A result that is no error is true.
         if flipped.len() == whole.len() {
             for (flipped, whole) in flipped.iter().zip(&whole) {
                 assert!(flipped.is_err() || flipped == whole, "bit {bit}: {flipped:?} {whole:?}");
@@ -119,7 +118,7 @@ async fn every_flipped_bit_is_harmless_or_named() {
     assert!(named > harmless / 4, "{named} named, {harmless} harmless: the store is mostly empty");
 }
 
-/// The files of a store as `kill -9` leaves them: the copy of an owner's file is locked by nobody.
+/// Copies the files of a store as `kill -9` leaves them: no process locks the copy of an owner's file.
 pub(crate) fn copy_killed(from: &Path, to: &Path) {
     let owners = to.join("runs.db-owners");
     fs::remove_dir_all(&owners).ok();
@@ -136,19 +135,19 @@ pub(crate) fn copy_killed(from: &Path, to: &Path) {
 
 const RUNS: [&str; 3] = ["ended", "open", "late"];
 
-/// What a store says of its runs after a kill.
+/// What a store returns of its runs after a kill.
 #[derive(Debug, PartialEq)]
-struct Said {
-    /// Each run: its journal, or why it cannot be read.
+struct Observed {
+    /// The journal of each run, or its error.
     journals: Vec<Result<String, StoreError>>,
-    /// Runs that an automatic resume would go on with.
+    /// Runs that `resume --all` would go on with.
     unfinished: Vec<String>,
     texts: usize,
-    /// Whether every list names something as damaged.
+    /// Whether every list names damage.
     is_named: bool,
 }
 
-async fn said(path: &Path) -> Result<Said, StoreError> {
+async fn observe(path: &Path) -> Result<Observed, StoreError> {
     let store = SqliteStore::open(path, SqliteOptions::default())?;
     let mut journals = Vec::new();
     for run_id in RUNS {
@@ -161,11 +160,11 @@ async fn said(path: &Path) -> Result<Said, StoreError> {
     let texts = store.list(Collection::Plans, None, 10).await?.items.len();
     let named = [found.damaged, listed.damaged, store.list_damaged().await?];
     let is_named = named.iter().all(|damaged| !damaged.is_empty());
-    Ok(Said { journals, unfinished, texts, is_named })
+    Ok(Observed { journals, unfinished, texts, is_named })
 }
 
-/// A store in the middle of two runs. Its log may have been merged into its file before the end.
-async fn busy_store(path: &Path, is_merged: bool) -> SqliteStore {
+/// A store in the middle of two runs, with a checkpoint before its last commits or without one.
+async fn busy_store(path: &Path, is_checkpointed: bool) -> SqliteStore {
     let options = SqliteOptions { page_bytes: 512, ..SqliteOptions::default() };
     let store = SqliteStore::open(path, options).unwrap();
     let plan = plan_named("p");
@@ -175,7 +174,7 @@ async fn busy_store(path: &Path, is_merged: bool) -> SqliteStore {
         let entries = [entry(seq, Value::from(seq))];
         store.append(&open, record(seq, &entries, RunStatus::Running)).await.unwrap();
     }
-    if is_merged {
+    if is_checkpointed {
         let raw = rusqlite::Connection::open(path).unwrap();
         raw.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())).unwrap();
     }
@@ -188,25 +187,25 @@ async fn busy_store(path: &Path, is_merged: bool) -> SqliteStore {
     store
 }
 
-/// J2, J5: whatever happens to the log of a store that was killed, each run is as long as it was
-/// acknowledged, or is named and not gone on with.
+/// J2, J5: whatever happens to the log of a killed process, each run has every acknowledged entry, or is
+/// named and does not go on.
 #[tokio::test]
 async fn every_damage_of_the_log_is_harmless_or_named() {
     let stride: usize =
         std::env::var("SEGUE_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(997);
     let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    for is_merged in [false, true] {
-        let original = folder.path().join(format!("{is_merged}"));
+    for is_checkpointed in [false, true] {
+        let original = folder.path().join(format!("{is_checkpointed}"));
         fs::create_dir(&original).unwrap();
-        let store = busy_store(&original.join("runs.db"), is_merged).await;
-        // Before the store merges its log by itself.
-        let killed = folder.path().join(format!("{is_merged}-killed"));
+        let store = busy_store(&original.join("runs.db"), is_checkpointed).await;
+        // Before the store takes a checkpoint by itself.
+        let killed = folder.path().join(format!("{is_checkpointed}-killed"));
         copy_killed(&original, &killed);
         drop(store);
         let original = killed;
         let path = image.path().join("runs.db");
         copy_killed(&original, image.path());
-        let whole = said(&path).await.unwrap();
+        let whole = observe(&path).await.unwrap();
         assert!(!whole.is_named && whole.journals.iter().all(Result::is_ok), "{whole:?}");
         let log = fs::read(original.join("runs.db-wal")).unwrap();
         let flipped = (0..log.len() * 8).step_by(stride).map(|bit| {
@@ -220,14 +219,18 @@ async fn every_damage_of_the_log_is_harmless_or_named() {
         for (what, damaged) in flipped.chain(cut) {
             copy_killed(&original, image.path());
             fs::write(image.path().join("runs.db-wal"), damaged).unwrap();
-            // What is found is found again by whoever opens the store next.
+            // The next process that opens the store finds the same.
             for _ in 0..2 {
-                match said(&path).await {
-                    Ok(said) if said == whole => harmless += 1,
+                match observe(&path).await {
+                    Ok(observed) if observed == whole => harmless += 1,
                     Err(_) => named += 1,
-                    Ok(said) => {
+                    Ok(observed) => {
                         named += 1;
-                        assert_named(&said, &whole, &format!("{what}, merged: {is_merged}"));
+                        assert_named(
+                            &observed,
+                            &whole,
+                            &format!("{what}, checkpointed: {is_checkpointed}"),
+                        );
                     }
                 }
             }
@@ -236,18 +239,18 @@ async fn every_damage_of_the_log_is_harmless_or_named() {
     }
 }
 
-/// What was lost is named, and no run that lost something goes on.
-fn assert_named(said: &Said, whole: &Said, what: &str) {
-    assert!(said.is_named, "{what}: {said:#?}");
-    for ((said_of, of), run) in said.journals.iter().zip(&whole.journals).zip(RUNS) {
-        assert!(said_of.is_err() || said_of == of, "{run}: {what}: {said:#?}");
-        let goes_on = said.unfinished.iter().any(|unfinished| unfinished == run);
-        assert!(!goes_on || said_of.is_ok(), "{run}: {what}: {said:#?}");
+/// Losses are named, and no run that lost entries goes on.
+fn assert_named(observed: &Observed, whole: &Observed, what: &str) {
+    assert!(observed.is_named, "{what}: {observed:#?}");
+    for ((said_of, of), run) in observed.journals.iter().zip(&whole.journals).zip(RUNS) {
+        assert!(said_of.is_err() || said_of == of, "{run}: {what}: {observed:#?}");
+        let goes_on = observed.unfinished.iter().any(|unfinished| unfinished == run);
+        assert!(!goes_on || said_of.is_ok(), "{run}: {what}: {observed:#?}");
     }
 }
 
 /// The owner's file of a copy of a killed store.
-fn witness(folder: &Path) -> PathBuf {
+fn ack_log(folder: &Path) -> PathBuf {
     let owners = fs::read_dir(folder.join("runs.db-owners")).unwrap();
     let mut owners = owners.map(|owner| owner.unwrap().path());
     // Names that begin with a dot are no owners.
@@ -255,8 +258,7 @@ fn witness(folder: &Path) -> PathBuf {
     owners.find(is_owner).unwrap()
 }
 
-/// A store as a process that was killed left it: the folder that it lies in, and where a copy of it is that
-/// may be opened.
+/// The store of a killed process: its folder, and the path of a copy to open.
 async fn killed_store(folder: &TempDir, image: &TempDir) -> (PathBuf, PathBuf) {
     let store = busy_store(&folder.path().join("runs.db"), false).await;
     let killed = folder.path().join("killed");
@@ -266,17 +268,17 @@ async fn killed_store(folder: &TempDir, image: &TempDir) -> (PathBuf, PathBuf) {
     (killed, image.path().join("runs.db"))
 }
 
-/// J5: what was written down beside the log says nothing when it is damaged or gone. With a whole log
-/// nothing is missing and nothing is named; with a damaged log the lines that are whole still count.
+/// J5: a damaged or missing acknowledgement log is ignored. With a whole log of SQLite nothing is missing
+/// and nothing is named; with a damaged one the whole lines still count.
 #[tokio::test]
-async fn damage_of_the_witness_names_nothing_that_is_there() {
+async fn damage_of_the_acknowledgement_log_is_harmless() {
     let stride: usize =
         std::env::var("SEGUE_FLIPS").ok().and_then(|n| n.parse().ok()).unwrap_or(97);
     let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (killed, path) = killed_store(&folder, &image).await;
-    let whole = said(&path).await.unwrap();
+    let whole = observe(&path).await.unwrap();
     assert!(!whole.is_named && whole.journals.iter().all(Result::is_ok), "{whole:?}");
-    let lines = fs::read(witness(&killed)).unwrap();
+    let lines = fs::read(ack_log(&killed)).unwrap();
     assert!(lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).count() > 5);
     let flipped = (0..lines.len() * 8).step_by(stride).map(|bit| {
         let mut flipped = lines.clone();
@@ -284,7 +286,7 @@ async fn damage_of_the_witness_names_nothing_that_is_there() {
         (format!("bit {bit}"), flipped)
     });
     let cut = (0..lines.len()).step_by(31).map(|at| (format!("cut at {at}"), lines[..at].to_vec()));
-    // Numbers that would say more than was acknowledged.
+    // Numbers that claim more than was acknowledged.
     let digits = (0..lines.len()).filter(|at| matches!(lines[*at], b'0'..=b'8'));
     let raised = digits.map(|at| {
         let mut raised = lines.clone();
@@ -294,44 +296,44 @@ async fn damage_of_the_witness_names_nothing_that_is_there() {
     let garbage = [("garbage".to_owned(), vec![0xff; 4_096])];
     for (what, damaged) in flipped.chain(raised).chain(cut).chain(garbage) {
         copy_killed(&killed, image.path());
-        fs::write(witness(image.path()), &damaged).unwrap();
-        assert_eq!(said(&path).await.unwrap(), whole, "{what}");
-        // The log is gone, and a line that is whole tells of it.
+        fs::write(ack_log(image.path()), &damaged).unwrap();
+        assert_eq!(observe(&path).await.unwrap(), whole, "{what}");
+        // SQLite's log is gone, and the whole lines tell of it.
         let is_one_bit = damaged.len() == lines.len();
         if is_one_bit {
             copy_killed(&killed, image.path());
-            fs::write(witness(image.path()), &damaged).unwrap();
+            fs::write(ack_log(image.path()), &damaged).unwrap();
             fs::write(image.path().join("runs.db-wal"), []).unwrap();
-            let said = said(&path).await.unwrap();
-            assert!(said.is_named && said.unfinished.is_empty(), "{what}: {said:#?}");
+            let observed = observe(&path).await.unwrap();
+            assert!(observed.is_named && observed.unfinished.is_empty(), "{what}: {observed:#?}");
             // A run that only the damaged line knew is not there; the others are named.
-            let unknown = said.journals.iter().filter(|journal| journal.is_ok()).count();
-            assert!(unknown <= 1, "{what}: {said:#?}");
+            let unknown = observed.journals.iter().filter(|journal| journal.is_ok()).count();
+            assert!(unknown <= 1, "{what}: {observed:#?}");
         }
     }
-    // Without any of it the log alone is believed.
+    // Without acknowledgements SQLite's log alone counts.
     copy_killed(&killed, image.path());
     fs::remove_dir_all(image.path().join("runs.db-owners")).unwrap();
-    assert_eq!(said(&path).await.unwrap(), whole);
+    assert_eq!(observe(&path).await.unwrap(), whole);
 }
 
-/// What the manual says of a witness that is gone together with a part of the log: what was written last
-/// is missing without a word, and what is there is what was written.
+/// As the manual says: when the acknowledgement log is gone together with a part of SQLite's log, the last
+/// entries are missing without an error, and the others are what was written.
 #[tokio::test]
-async fn a_log_that_is_cut_without_its_witness_is_believed() {
+async fn a_cut_log_without_acknowledgements_is_trusted() {
     let (folder, image) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let (killed, path) = killed_store(&folder, &image).await;
-    let whole = said(&path).await.unwrap();
+    let whole = observe(&path).await.unwrap();
     let log = fs::read(killed.join("runs.db-wal")).unwrap();
     let mut lengths = Vec::new();
     for at in (0..log.len()).step_by(2 * (512 + 24)) {
         copy_killed(&killed, image.path());
         fs::remove_dir_all(image.path().join("runs.db-owners")).unwrap();
         fs::write(image.path().join("runs.db-wal"), &log[..at]).unwrap();
-        let Ok(said) = said(&path).await else { continue };
-        assert!(!said.is_named, "cut at {at}: {said:?}");
-        let there = said.journals.iter().zip(&whole.journals);
-        lengths.push(there.filter(|(said, whole)| said == whole).count());
+        let Ok(observed) = observe(&path).await else { continue };
+        assert!(!observed.is_named, "cut at {at}: {observed:?}");
+        let there = observed.journals.iter().zip(&whole.journals);
+        lengths.push(there.filter(|(observed, whole)| observed == whole).count());
     }
     // Runs are whole again one after the other, as the log gets longer.
     assert!(lengths.is_sorted() && lengths.contains(&0) && lengths.len() > 3, "{lengths:?}");

@@ -18,8 +18,8 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use segue_runtime::engine::{Engine, EngineError, RunRequest};
 use segue_runtime::store::{
-    AppendRecord, KeyValueStore, Lease, NewRun, PendingCommand, Retention, RunListing, RunQuery,
-    RunRow, SqliteOptions, SqliteStore, Store, StoreError, TakeOver, ToolStats,
+    InterceptedStore, JournalStore as _, Operation, Retention, RunHistory as _, RunQuery, RunRow,
+    SqliteOptions, SqliteStore, Store, StoreError, StoreInterceptor, TakeOver, ToolStatistics as _,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite, sqlite_alone};
 use crate::support::{Json, json};
 
-/// Everything that a journal can hold: branches, a loop, retries, rollback, a large value.
+/// A composition with branches, a loop, retries, rollback and a large value.
 const REFERENCE: &str = "
 name: reference
 error_handling: { failure_strategy: rollback, backoff: { initial: 1ms, jitter: false } }
@@ -43,7 +43,7 @@ steps:
   - { id: last, tool: 'test:work', parameters: { fail: true }, depends_on: [each] }
 ";
 
-/// Remembers what it did, and asks the journal whether it may.
+/// Checks that the journal announced a call, and remembers it.
 struct Work {
     store: Arc<SqliteStore>,
     done: Mutex<Vec<Value>>,
@@ -74,7 +74,7 @@ struct World {
     plan: Arc<Plan>,
 }
 
-/// An engine over a store in a file; `around` may stand between the two.
+/// An engine over a store in a file; `around` may wrap the store.
 fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -> World {
     world_over(Arc::new(sqlite(path)), around)
 }
@@ -90,7 +90,7 @@ fn world_over(
     spec.rollback =
         segue_core::tool::DeclaredRollback::Call { tool: "test:work".into(), parameters };
     let tool = Tool { spec: Arc::new(spec), runner: work.clone() };
-    // A write that fails is not tried again here.
+    // The driver does not retry writes here.
     let limits = Limits { store_wait_ms_max: 0, ..Limits::default() };
     let (engine, _) =
         Engine::builder().tools([tool]).limits(limits).store(around(store.clone())).build();
@@ -117,7 +117,7 @@ impl World {
     }
 }
 
-/// What the store holds of a run is the run: its plan and its journal replay to the same view.
+/// The plan and the journal in the file replay to the same view.
 #[tokio::test]
 async fn a_run_replays_from_the_file_alone() {
     let folder = TempDir::new().unwrap();
@@ -147,97 +147,36 @@ async fn a_run_replays_from_the_file_alone() {
 enum Failure {
     /// Nothing is written, as when the disk is full.
     Before,
-    /// It is written, and nobody hears of it, as in a crash after the sync.
+    /// It is written, and the run does not hear of it, as in a crash after the sync.
     After,
 }
 
-/// Lets one write fail.
-struct Failing {
-    store: Arc<SqliteStore>,
-    writes: AtomicU64,
+/// Lets one append fail.
+struct FailOnce {
+    appends: AtomicU64,
     fails: u64,
     how: Failure,
 }
 
-impl Failing {
-    async fn pass<T>(
-        &self,
-        write: impl Future<Output = Result<T, StoreError>> + Send,
-    ) -> Result<T, StoreError> {
-        let fails = self.writes.fetch_add(1, Ordering::Relaxed) == self.fails;
-        let failure = || StoreError::Unavailable { message: "planted".to_owned() };
-        match (fails, self.how) {
-            (true, Failure::Before) => Err(failure()),
-            (true, Failure::After) => write.await.and_then(|_| Err(failure())),
-            (false, _) => write.await,
+impl FailOnce {
+    fn result(&self, operation: Operation<'_>, how: Failure) -> Result<(), StoreError> {
+        let is_append = matches!(operation, Operation::Append { .. });
+        let is_counted = is_append && how == self.how;
+        if is_counted && self.appends.fetch_add(1, Ordering::Relaxed) == self.fails {
+            return Err(StoreError::Unavailable { message: "planted".to_owned() });
         }
+        Ok(())
     }
 }
 
 #[async_trait]
-impl Store for Failing {
-    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
-        self.pass(self.store.create(run, record)).await
+impl StoreInterceptor for FailOnce {
+    async fn before(&self, operation: Operation<'_>) -> Result<(), StoreError> {
+        self.result(operation, Failure::Before)
     }
 
-    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
-        self.pass(self.store.append(lease, record)).await
-    }
-
-    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        self.store.load(run_id).await
-    }
-
-    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
-        self.store.plan(run_id, limits).await
-    }
-
-    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.store.acquire(run_id, how).await
-    }
-
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.store.release(lease).await
-    }
-
-    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
-        self.store.run(run_id).await
-    }
-
-    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
-        self.store.runs(query).await
-    }
-
-    async fn unfinished(&self) -> Result<RunListing, StoreError> {
-        self.store.unfinished().await
-    }
-
-    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.store.send_command(run_id, text).await
-    }
-
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
-        self.store.pending_commands().await
-    }
-
-    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
-        self.store.remove_command(number).await
-    }
-
-    async fn try_write(&self) -> Result<(), StoreError> {
-        self.store.try_write().await
-    }
-
-    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.store.prune(retention).await
-    }
-
-    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.store.tool_stats().await
-    }
-
-    fn key_value(&self) -> &dyn KeyValueStore {
-        self.store.key_value()
+    async fn after(&self, operation: Operation<'_>) -> Result<(), StoreError> {
+        self.result(operation, Failure::After)
     }
 }
 
@@ -246,15 +185,16 @@ fn calls(journal: &[Entry]) -> usize {
     journal.iter().filter(call).count()
 }
 
-/// J11, J2, E2: each write of a run fails once, before and after it is on disk. Nothing is done that
-/// is not in the journal, nothing more is started, and the journal is a run that can go on.
+/// J11, J2, E2: each write of a run fails once, before and after it is on disk. The run calls nothing that
+/// is not in the journal, starts nothing more, and its journal replays.
 #[tokio::test]
 async fn a_write_that_fails_starts_nothing() {
     for how in [Failure::Before, Failure::After] {
         for fails in 0.. {
             let folder = TempDir::new().unwrap();
             let world = world(&folder.path().join("runs.db"), |store| {
-                Arc::new(Failing { store, writes: AtomicU64::new(0), fails, how })
+                let failing = FailOnce { appends: AtomicU64::new(0), fails, how };
+                Arc::new(InterceptedStore::new(store, Arc::new(failing)))
             });
             let result = world.run().await;
             let done = world.work.done.lock().unwrap().len();
@@ -278,7 +218,7 @@ async fn a_write_that_fails_starts_nothing() {
     }
 }
 
-/// A store keeps working when there is space again. Here it is as large as it may be.
+/// A store whose file may not grow refuses writes, and goes on when runs were deleted.
 #[tokio::test]
 async fn a_full_disk_stops_writing_and_nothing_else() {
     let folder = TempDir::new().unwrap();
@@ -307,7 +247,11 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
     let tried = store.try_write().await;
     assert!(matches!(tried, Err(StoreError::Unavailable { .. })), "{tried:?}");
     let run_id: Arc<str> = "goes-on".into();
-    assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written, "what was said is there");
+    assert_eq!(
+        store.load(&run_id).await.unwrap().len() as u64,
+        written,
+        "acknowledged entries are there"
+    );
 
     let all = Retention { keep_last: Some(0), ..Retention::default() };
     assert_eq!(store.prune(all).await, Ok(1));
@@ -317,9 +261,9 @@ async fn a_full_disk_stops_writing_and_nothing_else() {
     assert_eq!(store.load(&run_id).await.unwrap().len() as u64, written + 1);
 }
 
-/// Counts that went with no run's end are written soon, and seen by whoever else has the store.
+/// Counts without a transaction to go with are written soon, and other processes see them.
 #[tokio::test]
-async fn counts_are_written_when_nobody_writes() {
+async fn counts_are_written_when_no_run_writes() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let (store, other) = (sqlite(&path), sqlite(&path));
@@ -335,8 +279,7 @@ async fn counts_are_written_when_nobody_writes() {
     }
 }
 
-/// Space goes back to the disk when runs are forgotten, and the store is the same afterwards, for
-/// whoever has it open too.
+/// Pruning gives space back to the disk, and other processes that have the store open go on.
 #[tokio::test]
 async fn a_file_that_is_mostly_free_becomes_smaller() {
     let folder = TempDir::new().unwrap();
@@ -360,8 +303,8 @@ async fn a_file_that_is_mostly_free_becomes_smaller() {
     assert_eq!(other.load(&open.run_id).await.unwrap().len(), 3);
 }
 
-/// J1, J2: the files as they are after each acknowledgement hold everything that was acknowledged,
-/// and cut at any place hold a part of it and nothing else.
+/// J1, J2: a copy of the files after each acknowledgement holds every acknowledged entry. A log that is cut
+/// anywhere holds a prefix of them and nothing else.
 #[tokio::test]
 async fn what_was_acknowledged_is_in_the_file() {
     let folder = TempDir::new().unwrap();
@@ -403,7 +346,7 @@ async fn what_was_acknowledged_is_in_the_file() {
     }
 }
 
-/// J8: two that take a run from each other again and again never both write.
+/// J8: two processes that take a run from each other again and again never both write.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_writers_never_both_write() {
     let folder = TempDir::new().unwrap();
@@ -450,7 +393,7 @@ async fn contest(stores: [Arc<SqliteStore>; 2]) {
             other => panic!("{other:?}"),
         })
         .collect();
-    assert_eq!(found, acknowledged, "what is there is what was acknowledged, once");
+    assert_eq!(found, acknowledged, "the journal has the acknowledged entries, once");
     assert!(found.is_sorted_by_key(|(_, epoch)| *epoch), "an old epoch wrote after a new one");
 }
 
@@ -475,12 +418,12 @@ async fn concurrent_runs_share_a_sync() {
     for run in runs.collect::<Vec<_>>() {
         run.await.unwrap();
     }
-    let (turns, commits) = (64 * 21, store.commits());
+    let (turns, commits) = (64 * 21, store.figures().syncs);
     assert!(turns >= 15 * commits, "{turns} turns took {commits} syncs");
 }
 
-/// W2: what happens at the same time is written together. A step before a hundred others and one
-/// behind them take a sync before each of the three calls that have to wait, and one at the end.
+/// W2: answers that come together share a transaction. One step, a hundred and one need a sync before
+/// each of the three groups of calls, and one at the end.
 #[tokio::test]
 async fn answers_that_come_together_share_a_sync() {
     let folder = TempDir::new().unwrap();
@@ -501,10 +444,10 @@ async fn answers_that_come_together_share_a_sync() {
     let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
     let mut taken = Vec::new();
     for _ in 0..2 {
-        let before = store.commits();
+        let before = store.figures().syncs;
         let view = engine.run(RunRequest::new(plan.clone(), Value::empty_object())).await.unwrap();
         assert!(view.success, "{:?}", view.errors);
-        taken.push(store.commits() - before);
+        taken.push(store.figures().syncs - before);
     }
     assert_eq!(taken[1], 4, "the first run also registers the process: {taken:?}");
 }
@@ -518,7 +461,7 @@ impl ToolRunner for Echo {
     }
 }
 
-/// Ten thousand runs that were left are found and read at once, whatever one of them is like.
+/// Ten thousand abandoned runs are listed, acquired and read fast, also when one of them is damaged.
 #[tokio::test]
 async fn many_unfinished_runs_are_read_fast() {
     const RUNS: usize = 10_000;
@@ -547,15 +490,15 @@ async fn many_unfinished_runs_are_read_fast() {
     });
     let recovered = futures_util::future::join_all(recovered).await;
     let damaged: Vec<StoreError> = recovered.into_iter().filter_map(Result::err).collect();
-    let what = "it is not what was written".to_owned();
+    let what = "its hash does not match".to_owned();
     assert_eq!(damaged, [StoreError::Damaged { run_id: "run-77".into(), seq: 0, what }]);
-    // Without optimisation, beside other tests: enough to tell what grows with the square.
+    // Without optimisation, beside other tests: enough to catch quadratic growth.
     let took = begun.elapsed();
     assert!(took < Duration::from_secs(40), "it took {took:?}");
 }
 
-/// What an old run must say of itself for ever, whatever views show besides.
-fn told(view: &RunView) -> Json {
+/// What the view of an old run must show for ever.
+fn summary(view: &RunView) -> Json {
     let steps = view.steps.iter().map(|step| json!([step.id, step.status]));
     let errors = view.errors.iter().map(|error| json!([error.step, error.code, error.message]));
     json!({
@@ -571,8 +514,8 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// What a store that has one run tells of it, from its file alone.
-async fn told_by(store: &SqliteStore) -> String {
+/// The summary of the only run of a store.
+async fn only_summary(store: &SqliteStore) -> String {
     let page = store.runs(&RunQuery { limit: 10, ..RunQuery::default() }).await.unwrap();
     assert_eq!((page.runs.len(), page.damaged.len()), (1, 0));
     let run_id = &page.runs[0].run_id;
@@ -580,7 +523,7 @@ async fn told_by(store: &SqliteStore) -> String {
     let plan = store.plan(run_id, &limits).await.unwrap();
     let journal = store.load(run_id).await.unwrap();
     let view = Run::replay(plan, limits, &journal).unwrap().view();
-    serde_json::to_string_pretty(&told(&view)).unwrap() + "\n"
+    serde_json::to_string_pretty(&summary(&view)).unwrap() + "\n"
 }
 
 /// A store of journal format 1 replays for ever.
@@ -591,11 +534,11 @@ async fn an_old_journal_replays() {
     fs::copy(fixture("journal-v1.sqlite"), &path).unwrap();
     let expected = fs::read_to_string(fixture("journal-v1.json")).unwrap();
     let read = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
-    assert_eq!(read(&told_by(&sqlite(&path)).await), read(&expected));
+    assert_eq!(read(&only_summary(&sqlite(&path)).await), read(&expected));
 }
 
 #[tokio::test]
-#[ignore = "writes what the test above reads: only until a version with this format is released"]
+#[ignore = "writes the fixture of the test above; only until this format is released"]
 async fn write_the_journal_that_replays() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
@@ -604,7 +547,7 @@ async fn write_the_journal_that_replays() {
     let store = Arc::new(SqliteStore::open(&path, options).unwrap());
     let world = world_over(store, |store| store);
     world.run_with(600).await.unwrap();
-    fs::write(fixture("journal-v1.json"), told_by(&world.store).await).unwrap();
+    fs::write(fixture("journal-v1.json"), only_summary(&world.store).await).unwrap();
     drop(world);
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod addresses;
+#[cfg(unix)]
+mod backup;
 mod chains;
 mod checkpoints;
 #[cfg(unix)]
@@ -13,6 +15,8 @@ mod defects;
 mod durable;
 mod engine;
 mod examples;
+#[cfg(target_os = "linux")]
+mod faults;
 #[cfg(unix)]
 mod files;
 mod fold;

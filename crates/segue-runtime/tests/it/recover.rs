@@ -19,7 +19,9 @@ use segue_core::view::{RunStatus, RunView};
 use segue_runtime::confirm::Defer;
 use segue_runtime::driver::RunCommand;
 use segue_runtime::engine::{Engine, EngineError, Recovered, ResumeRequest, RunRequest};
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
+use segue_runtime::store::{
+    JournalStore as _, MemoryStore, NewRun, RunHistory as _, RunQuery, Store, StoreError, TakeOver,
+};
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
@@ -64,18 +66,22 @@ fn tool(name: &str, description: &str, runner: Arc<Work>) -> Tool {
     Tool { spec: Arc::new(spec), runner }
 }
 
-/// The same tools with other descriptions.
+/// An engine whose tools have these names and descriptions.
 fn with_tools(store: &Arc<dyn Store>, tools: &[(&str, &str)]) -> Engine {
     let tools = tools.iter().map(|(name, words)| tool(name, words, Arc::default()));
     Engine::builder().tools(tools).store(store.clone()).build().0
 }
 
-async fn resume(engine: &Engine, run_id: &str, wish: RunCommand) -> Result<RunView, EngineError> {
-    let take_over = match wish {
+async fn resume(
+    engine: &Engine,
+    run_id: &str,
+    command: RunCommand,
+) -> Result<RunView, EngineError> {
+    let take_over = match command {
         RunCommand::RollBack { .. } => TakeOver::Reopen,
         _ => TakeOver::IfAbandoned,
     };
-    engine.resume(ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id) }).await
+    engine.resume(ResumeRequest { command, take_over, ..ResumeRequest::new(run_id) }).await
 }
 
 /// The journal of a run that was interrupted during its first call.
@@ -102,7 +108,7 @@ fn renamed(journal: &[Entry], run_id: &str) -> Vec<Entry> {
     journal
 }
 
-/// An owner of many runs dies. One of them hangs when it resumes; one cannot be read.
+/// A process drives many runs, and dies. One of them hangs when it resumes; one cannot be read.
 async fn leave_behind(path: &Path, count: usize) {
     let store = sqlite(path);
     let (plan, journal) = interrupted(false).await;
@@ -174,7 +180,7 @@ async fn one_poisoned_run_delays_no_other() {
 /// A measurement, for a quiet machine: `just recover`.
 #[tokio::test]
 #[ignore = "a measurement"]
-#[allow(clippy::print_stderr, reason = "what was measured is for whoever runs it")]
+#[allow(clippy::print_stderr, reason = "the figure is for the person who runs it")]
 async fn ten_thousand_runs_recover_in_ten_seconds() {
     let took = recover(10_000).await;
     eprintln!("10,000 interrupted runs went on and ended within {took:?}");
@@ -209,10 +215,9 @@ async fn a_run_without_its_tools_is_left_alone() {
     assert_eq!(resume(&here, "two", RunCommand::Resume).await.unwrap().status, RunStatus::Success);
 }
 
-/// D4: rolling back a run needs only its rollback tools unchanged; so does cancelling one that is
-/// rolling back already.
+/// D4: a rollback needs only its own tools unchanged, and so does a cancellation that rolls back.
 #[tokio::test]
-async fn a_run_is_taken_back_with_the_tools_for_that() {
+async fn a_rollback_needs_only_its_own_tools() {
     const UNDONE: &str = "
 name: undone
 error_handling: { rollback_on_failure: true }
@@ -221,7 +226,7 @@ steps:
   - { id: ask, approve: { message: Sure? }, depends_on: a }
 ";
     let back = || RunCommand::RollBack { by: "ada".into() };
-    for wish in [back(), RunCommand::Cancel { by: "ada".into() }] {
+    for command in [back(), RunCommand::Cancel { by: "ada".into() }] {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let before = with_tools(&store, &[("work", "works"), ("undo", "undoes")]);
         let (plan, findings) = before.plan(&Source::new("undone.yaml", UNDONE));
@@ -230,16 +235,16 @@ steps:
         let run = before.run(RunRequest { confirmer: &Defer, ..request }).await.unwrap();
         assert_eq!(run.status, RunStatus::Waiting);
         let other_undo = with_tools(&store, &[("work", "works"), ("undo", "does otherwise")]);
-        let refused = resume(&other_undo, &run.run_id, wish.clone()).await.unwrap_err();
+        let refused = resume(&other_undo, &run.run_id, command.clone()).await.unwrap_err();
         assert_eq!(refused, EngineError::DefinitionChanged { tool: "test:undo".to_owned() });
         let other_work = with_tools(&store, &[("work", "works otherwise"), ("undo", "undoes")]);
-        let taken_back = resume(&other_work, &run.run_id, wish).await.unwrap();
-        assert_eq!(taken_back.status, RunStatus::RolledBack);
+        let rolled_back = resume(&other_work, &run.run_id, command).await.unwrap();
+        assert_eq!(rolled_back.status, RunStatus::RolledBack);
     }
 }
 
-/// D4: a command that is another program by now is not called within a run. A run stored before
-/// programs were recorded, and one whose built-in tools have other descriptions by now, resume.
+/// D4: a run does not call a command that is another program by now. A run whose plan has no hash of the
+/// program goes on, and so does one whose built-in tools have another description by now.
 #[tokio::test]
 async fn a_run_goes_on_with_the_commands_that_it_was_planned_with() {
     let text = "name: c\nsteps:\n  - { id: ask, approve: { message: Sure? } }\n  - { id: a, tool: 'command:work', depends_on: ask }\n  - { id: b, tool: 'builtin:work', depends_on: ask }\n";

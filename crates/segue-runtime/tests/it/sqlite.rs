@@ -1,4 +1,4 @@
-//! What the SQLite store promises beyond the contract that every store keeps.
+//! What the SQLite store promises beyond the contract of every store.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use segue_core::run::{Entry, Fact, NodeId};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::{
-    Lease, Retention, RunQuery, SqliteOptions, SqliteStore, Store, StoreError, TakeOver,
+    JournalStore as _, Lease, Retention, RunHistory as _, RunQuery, SqliteOptions, SqliteStore,
+    Store as _, StoreError, TakeOver,
 };
 use tempfile::TempDir;
 
@@ -37,8 +38,8 @@ fn has(page: &[u8], text: &str) -> bool {
     page.windows(text.len()).any(|window| window == text.as_bytes())
 }
 
-/// J8: a run that is taken while its owner writes is taken whole. Nothing that was acknowledged is missing,
-/// and whoever has it goes on behind it.
+/// J8: a process that takes a run over while its owner writes finds every acknowledged entry, and goes on
+/// behind them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_run_is_taken_whole() {
     let folder = TempDir::new().unwrap();
@@ -56,7 +57,7 @@ async fn a_busy_run_is_taken_whole() {
             }
             acknowledged
         });
-        while store.commits() < 5 + round {
+        while store.figures().syncs < 5 + round {
             tokio::task::yield_now().await;
         }
         let taken = other.acquire(&lease.run_id, TakeOver::Force).await.unwrap();
@@ -69,9 +70,9 @@ async fn a_busy_run_is_taken_whole() {
     assert_eq!(other.list_damaged().await.unwrap(), []);
 }
 
-/// Runs begin, go on and end as if nobody else were there, while somebody forgets runs all the time.
+/// Runs begin, go on and end undisturbed while another process prunes all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_forgets_disturbs_nobody() {
+async fn pruning_disturbs_no_run() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let other = sqlite(&path);
@@ -94,10 +95,10 @@ async fn whoever_forgets_disturbs_nobody() {
     assert_eq!(other.list_damaged().await.unwrap(), []);
     other.prune(few).await.unwrap();
     let left = other.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap().runs;
-    assert_eq!(left.len(), 3, "and nothing comes back");
+    assert_eq!(left.len(), 3, "and no run comes back");
 }
 
-/// D2: nobody else may read what is kept, unless the file was there and says so.
+/// D2: only its user may read a new store; an existing file keeps its permissions.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_store_is_its_owners_alone() {
@@ -126,9 +127,9 @@ async fn a_store_is_its_owners_alone() {
     assert_eq!(rights(&folder.path().join("shared.db-owners")) & 0o707, 0o700);
 }
 
-/// D2: what was forgotten is in none of the files any more.
+/// D2: no file holds anything of a deleted run.
 #[tokio::test]
-async fn what_was_forgotten_is_nowhere() {
+async fn a_deleted_run_is_in_no_file() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let plan = plan_named("forgotten");
@@ -149,9 +150,9 @@ async fn what_was_forgotten_is_nowhere() {
     assert_eq!(store.load(&"kept".into()).await.unwrap().len(), 1);
 }
 
-/// J5: what is damaged is found, named and forgotten, and nothing else is.
+/// J5: damaged runs are named and deleted, and no others.
 #[tokio::test]
-async fn what_is_damaged_can_be_forgotten() {
+async fn damaged_runs_can_be_deleted() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let store = sqlite(&path);
@@ -187,9 +188,9 @@ async fn what_is_damaged_can_be_forgotten() {
     assert_eq!(store.load(&"whole".into()).await.unwrap().len(), 2);
 }
 
-/// J5: a run that only an index has lost is named, and is whole again when what is damaged is forgotten.
+/// J5: a run that only an index lost is named, and is whole again after damaged runs are deleted.
 #[tokio::test]
-async fn what_an_index_has_lost_is_found_again() {
+async fn a_run_that_an_index_lost_is_found_again() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("runs.db");
     let store = sqlite(&path);
@@ -216,10 +217,10 @@ async fn what_an_index_has_lost_is_found_again() {
     assert_eq!(store.list_damaged().await.unwrap(), []);
     assert_eq!(store.load(&"one-of-several".into()).await.unwrap().len(), 3);
     let all = Retention { keep_last: Some(0), ..Retention::default() };
-    assert_eq!(store.prune(all).await, Ok(2), "and can be forgotten like every other one");
+    assert_eq!(store.prune(all).await, Ok(2), "and can be pruned like any other");
 }
 
-/// A store has one place, whatever name leads to it.
+/// A link leads to the same store and its other files.
 #[cfg(unix)]
 #[tokio::test]
 async fn a_link_leads_to_the_same_store() {
@@ -239,9 +240,9 @@ async fn a_link_leads_to_the_same_store() {
     drop(store);
 }
 
-/// Several processes that make a store at the same moment all have it.
+/// Several processes that create a store at the same moment all open it.
 #[test]
-fn many_make_a_store_at_once() {
+fn many_create_a_store_at_once() {
     const AT_ONCE: usize = 8;
     for round in 0..10 {
         let folder = TempDir::new().unwrap();
@@ -270,23 +271,23 @@ fn many_make_a_store_at_once() {
     }
 }
 
-/// How a process leaves a run.
+/// How a process ends while it drives a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Leaves {
-    /// It dies when it has asked again for what was under way.
+    /// It dies after it repeated a call.
     Dies,
-    /// It dies when it has looked for a call, not found it, and made it again.
+    /// It dies after it looked for a call, did not find it, and repeated it.
     DiesSeeking,
-    /// It dies when it has settled something.
+    /// It dies after progress.
     DiesLater,
     /// It dies while the run waits for a person.
     DiesWaiting,
-    /// It ends, and is not killed.
+    /// It ends regularly.
     Ends,
 }
 
 impl Leaves {
-    /// What the process writes, one turn each.
+    /// The facts that the process writes, one turn each.
     fn facts(self) -> Vec<Fact> {
         let node = NodeId { frame: 0, position: 0 };
         let called = || Fact::Called { node, candidate: 0, args: Value::Null };
@@ -302,7 +303,7 @@ impl Leaves {
     }
 }
 
-/// A store that a process left so while it had run `a`, in another folder.
+/// The store after a process drove run `a` and ended so, in another folder if it died.
 async fn left(from: TempDir, leaves: Leaves) -> TempDir {
     let path = from.path().join("runs.db");
     let store = sqlite(&path);
@@ -326,8 +327,8 @@ async fn left(from: TempDir, leaves: Leaves) -> TempDir {
     killed
 }
 
-/// A run with which two processes in a row died is set aside: it is named, goes on when a person says so,
-/// and is taken up once more by itself then.
+/// A run with which two processes in a row died is set aside: it is named, goes on when a person resumes it,
+/// and is recovered again after that.
 #[tokio::test]
 async fn a_run_that_kills_is_set_aside() {
     use Leaves::{Dies, DiesLater, DiesSeeking, DiesWaiting, Ends};

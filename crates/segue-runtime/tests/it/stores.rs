@@ -1,4 +1,4 @@
-//! What every store must do, whichever it is.
+//! The contract of stores, part by part: every store passes the same suite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::engine::Engine;
 use segue_runtime::store::{
-    AppendRecord, Collection, KeyValueStore, Lease, Measured, MemoryStore, NewRun, Precondition,
-    Retention, RunQuery, SqliteOptions, SqliteStore, Store, StoreError, StoredItem, TakeOver,
+    AppendRecord, Collection, JournalStore as _, KeyValueStore, Lease, Measured, MemoryStore,
+    NewRun, Precondition, Retention, RunQuery, SqliteOptions, SqliteStore, Store, StoreError,
+    StoredItem, TakeOver,
 };
 use tempfile::TempDir;
 
@@ -31,7 +32,7 @@ pub(crate) fn entry(seq: u64, value: Value) -> Entry {
     Entry { seq, at_ms: 1_000 + seq, fact }
 }
 
-/// Numbers in no order that anybody could use to write them shorter.
+/// Numbers that do not compress.
 pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u64> {
     let next = |state: &u64| Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     std::iter::successors(Some(seed), next).skip(4).map(|state| state >> 32)
@@ -45,7 +46,7 @@ pub(crate) fn sqlite(path: &Path) -> SqliteStore {
     SqliteStore::open(path, SqliteOptions::default()).unwrap()
 }
 
-/// A store whose runs write by themselves when they are alone, however long that takes.
+/// A store whose lone runs write on their own thread, however long that takes.
 pub(crate) fn sqlite_alone(path: &Path) -> SqliteStore {
     let alone_max = Duration::MAX;
     SqliteStore::open(path, SqliteOptions { alone_max, ..SqliteOptions::default() }).unwrap()
@@ -71,26 +72,32 @@ fn shown(journal: &[Entry]) -> String {
 /// Two handles on one store, as two processes would have them.
 type Two = (Arc<dyn Store>, Arc<dyn Store>);
 
-/// The conformance suite: a new store adds a test of its own that calls it.
+/// The conformance suite, one block for each trait: a new store adds a test that calls it.
 async fn keeps_the_contract(two: impl Fn() -> Two) {
-    journals_are_kept(two()).await;
+    // JournalStore
+    journals_are_durable(two()).await;
     a_run_has_one_writer(two()).await;
-    plans_are_kept(two()).await;
-    runs_are_found(two()).await;
-    ended_runs_are_forgotten(two()).await;
+    plans_are_durable(two()).await;
+    // RunHistory
+    runs_are_listed(two()).await;
+    ended_runs_are_pruned(two()).await;
+    // CommandQueue
+    commands_wait_for_the_owner(two()).await;
+    // ToolStatistics
     calls_are_counted(two()).await;
-    words_are_left(two()).await;
-    texts_are_kept(two()).await;
+    // KeyValueStore
+    items_have_versions(two()).await;
+    items_are_listed_and_deleted(two()).await;
 }
 
-async fn journals_are_kept((store, other): Two) {
+async fn journals_are_durable((store, other): Two) {
     let plan = plan_named("kept");
     let a: Arc<str> = "a".into();
     assert!(store.load(&a).await.unwrap().is_empty(), "an unknown run has no journal");
     let first = begin(&*store, "a", &plan).await;
     begin(&*store, "b", &plan).await;
     for store in [&store, &other, &store] {
-        assert_eq!(store.try_write().await, Ok(()), "trying leaves nothing behind");
+        assert_eq!(store.try_write().await, Ok(()), "it leaves nothing behind");
     }
     let large = Value::from("x".repeat(100_000));
     let wrapped = Value::object([("n", Value::from(u64::MAX)), ("large", large.clone())]);
@@ -115,7 +122,7 @@ async fn journals_are_kept((store, other): Two) {
     assert_eq!(shown(&store.load(&a).await.unwrap()), expected);
 }
 
-/// J8, J6: at most one writes, and nobody after the end.
+/// J8, J6: at most one process writes a run, and none after its end.
 async fn a_run_has_one_writer((store, other): Two) {
     let plan = plan_named("leased");
     let a: Arc<str> = "a".into();
@@ -128,8 +135,8 @@ async fn a_run_has_one_writer((store, other): Two) {
     let one = [entry(1, Value::from(1))];
     let lost = store.append(&first, record(1, &one, RunStatus::Running)).await;
     let expected = StoreError::Lost { run_id: a.clone(), epoch: 1, actual: second.epoch };
-    assert_eq!(lost, Err(expected.clone()), "whoever lost a run writes nothing");
-    assert_eq!(store.release(&first).await, Err(expected), "nor gives it away");
+    assert_eq!(lost, Err(expected.clone()), "a lost lease writes nothing");
+    assert_eq!(store.release(&first).await, Err(expected), "nor releases it");
     other.append(&second, record(1, &one, RunStatus::Running)).await.unwrap();
 
     other.release(&second).await.unwrap();
@@ -139,17 +146,19 @@ async fn a_run_has_one_writer((store, other): Two) {
     assert!(matches!(after, Err(StoreError::Lost { .. })), "nothing follows the end: {after:?}");
     let ended = StoreError::Ended { run_id: a.clone(), status: RunStatus::Success };
     assert_eq!(other.acquire(&a, TakeOver::Force).await, Err(ended));
-    let unknown = StoreError::Unknown { run_id: "nobody".into() };
-    assert_eq!(other.acquire(&"nobody".into(), TakeOver::Force).await, Err(unknown));
+    let unknown = StoreError::Unknown { run_id: "unknown".into() };
+    assert_eq!(other.acquire(&"unknown".into(), TakeOver::Force).await, Err(unknown));
 
-    // Runs of an owner that is gone may be taken.
+    // A process may acquire runs of a dead owner.
     begin(&*store, "b", &plan).await;
+    assert_eq!(other.is_abandoned(&"b".into()).await, Ok(false));
     drop(store);
+    assert_eq!(other.is_abandoned(&"b".into()).await, Ok(true));
     let lease = other.acquire(&"b".into(), TakeOver::IfAbandoned).await.unwrap();
     finish(&*other, &lease, 1).await;
 }
 
-async fn plans_are_kept((store, other): Two) {
+async fn plans_are_durable((store, other): Two) {
     let plan = plan_named("planned");
     begin(&*store, "a", &plan).await;
     let limits = Limits::default();
@@ -159,7 +168,7 @@ async fn plans_are_kept((store, other): Two) {
     assert_eq!(missing, Err(StoreError::Unknown { run_id: "b".into() }));
 }
 
-async fn runs_are_found((store, other): Two) {
+async fn runs_are_listed((store, other): Two) {
     let (left, right) = (plan_named("left-one"), plan_named("right-one"));
     for n in 0..7 {
         let lease = begin(&*store, &format!("run-{n}"), if n < 3 { &left } else { &right }).await;
@@ -199,10 +208,10 @@ async fn runs_are_found((store, other): Two) {
     assert_eq!((run.length, run.status, run.ended_ms), (2, RunStatus::Success, Some(1_001)));
     assert_eq!((&*run.name, run.started_ms, run.owner), ("right-one", 1_000, None));
     assert_eq!(&run.plan_hash, right.hash());
-    assert_eq!(other.run(&"nobody".into()).await.unwrap(), None);
+    assert_eq!(other.run(&"unknown".into()).await.unwrap(), None);
 }
 
-async fn ended_runs_are_forgotten((store, other): Two) {
+async fn ended_runs_are_pruned((store, other): Two) {
     let plan = plan_named("forgotten");
     for n in 0..250 {
         let lease = begin(&*store, &format!("run-{n}"), &plan).await;
@@ -215,7 +224,7 @@ async fn ended_runs_are_forgotten((store, other): Two) {
     let keep = Retention { keep_last: Some(10), ..Retention::default() };
     assert_eq!(other.prune(keep).await, Ok(239));
     let kept = store.runs(&all).await.unwrap().runs;
-    assert_eq!(kept.len(), 11, "ten, and the one that is not over");
+    assert_eq!(kept.len(), 11, "ten, and the unfinished one");
     assert!(store.load(&"run-0".into()).await.unwrap().is_empty());
     assert_eq!(store.load(&"run-1".into()).await.unwrap().len(), 1);
     assert_eq!(store.load(&"run-249".into()).await.unwrap().len(), 2);
@@ -226,20 +235,19 @@ async fn ended_runs_are_forgotten((store, other): Two) {
     assert_eq!(&*plan.composition.name, "forgotten");
 }
 
-async fn words_are_left((store, other): Two) {
-    let plan = plan_named("spoken-to");
+async fn commands_wait_for_the_owner((store, other): Two) {
+    let plan = plan_named("commanded");
     let lease = begin(&*store, "run-1", &plan).await;
     begin(&*store, "run-2", &plan).await;
     let first = other.send_command(&"run-1".into(), &"end".into()).await.unwrap();
     let second = other.send_command(&"run-2".into(), &"go".into()).await.unwrap();
-    let words = store.pending_commands().await.unwrap();
-    let heard: Vec<_> =
-        words.iter().map(|word| (word.number, &*word.run_id, &*word.text)).collect();
-    assert_eq!(heard, [(first, "run-1", "end"), (second, "run-2", "go")]);
+    let pending = store.pending_commands().await.unwrap();
+    let texts: Vec<_> = pending.iter().map(|one| (one.number, &*one.run_id, &*one.text)).collect();
+    assert_eq!(texts, [(first, "run-1", "end"), (second, "run-2", "go")]);
     store.remove_command(first).await.unwrap();
     store.remove_command(first).await.unwrap();
-    assert_eq!(other.pending_commands().await.unwrap(), words[1..]);
-    // A number is never given twice: whoever waits for its word to be heard is not misled.
+    assert_eq!(other.pending_commands().await.unwrap(), pending[1..]);
+    // No number is given twice: a sender waits until the number of its command is gone.
     store.remove_command(second).await.unwrap();
     let third = other.send_command(&"run-2".into(), &"go".into()).await.unwrap();
     assert!(third > second);
@@ -247,50 +255,51 @@ async fn words_are_left((store, other): Two) {
     let late = other.send_command(&"run-1".into(), &"end".into()).await;
     let ended = StoreError::Ended { run_id: "run-1".into(), status: RunStatus::Success };
     assert_eq!(late, Err(ended));
-    let nobody = other.send_command(&"run-3".into(), &"end".into()).await;
-    assert_eq!(nobody, Err(StoreError::Unknown { run_id: "run-3".into() }));
+    let unknown = other.send_command(&"run-3".into(), &"end".into()).await;
+    assert_eq!(unknown, Err(StoreError::Unknown { run_id: "run-3".into() }));
 }
 
-async fn texts_are_kept((store, other): Two) {
+fn item(key: &str, text: &str, at_ms: u64) -> StoredItem {
+    StoredItem { key: key.into(), text: text.into(), version: 0, at_ms }
+}
+
+fn keys(items: &[StoredItem]) -> Vec<&str> {
+    items.iter().map(|item| &*item.key).collect()
+}
+
+async fn items_have_versions((store, other): Two) {
     let (store, other) = (store.key_value(), other.key_value());
-    let item = |key: &str, text: &str, at_ms| StoredItem {
-        key: key.into(),
-        text: text.into(),
-        version: 0,
-        at_ms,
-    };
     let a: Arc<str> = "a".into();
     assert_eq!(store.get(Collection::Plans, &a).await, Ok(None));
-    let keep = async |store: &dyn KeyValueStore, item: &StoredItem, expect| {
+    let put = async |store: &dyn KeyValueStore, item: &StoredItem, expect| {
         store.put(Collection::Plans, item, expect).await
     };
     let changed = |version| Err(StoreError::Changed { key: "a".into(), version });
     let first = item("a", "one", 10);
-    assert_eq!(keep(store, &first, Precondition::Version(1)).await, changed(None));
-    assert_eq!(keep(store, &first, Precondition::Absent).await, Ok(1));
-    assert_eq!(keep(other, &first, Precondition::Absent).await, changed(Some(1)), "only once");
+    assert_eq!(put(store, &first, Precondition::Version(1)).await, changed(None));
+    assert_eq!(put(store, &first, Precondition::Absent).await, Ok(1));
+    assert_eq!(put(other, &first, Precondition::Absent).await, changed(Some(1)), "only once");
     let second = item("a", "two", 20);
-    assert_eq!(keep(other, &second, Precondition::Version(1)).await, Ok(2));
-    assert_eq!(keep(store, &second, Precondition::Version(1)).await, changed(Some(2)), "one wins");
-    assert_eq!(keep(store, &second, Precondition::Anything).await, Ok(3));
+    assert_eq!(put(other, &second, Precondition::Version(1)).await, Ok(2));
+    assert_eq!(put(store, &second, Precondition::Version(1)).await, changed(Some(2)), "one wins");
+    assert_eq!(put(store, &second, Precondition::Anything).await, Ok(3));
     let is = StoredItem { version: 3, ..second };
     assert_eq!(other.get(Collection::Plans, &a).await, Ok(Some(is.clone())));
-    assert_eq!(other.get(Collection::Templates, &a).await, Ok(None), "shelves do not mix");
-    for key in ["c", "b"] {
-        keep(store, &item(key, "x", 30), Precondition::Anything).await.unwrap();
+    assert_eq!(other.get(Collection::Templates, &a).await, Ok(None), "no mixing");
+}
+
+async fn items_are_listed_and_deleted((store, other): Two) {
+    let (store, other) = (store.key_value(), other.key_value());
+    for (key, at_ms) in [("a", 20), ("c", 30), ("b", 30)] {
+        let item = item(key, "x", at_ms);
+        store.put(Collection::Plans, &item, Precondition::Anything).await.unwrap();
     }
     store.put(Collection::Requests, &item("d", "x", 5), Precondition::Anything).await.unwrap();
     let page = store.list(Collection::Plans, None, 2).await.unwrap();
-    let keys =
-        |items: &[StoredItem]| items.iter().map(|item| item.key.to_string()).collect::<Vec<_>>();
-    assert_eq!(keys(&page.items), ["a", "c"], "in the order in which they came");
+    assert_eq!(keys(&page.items), ["a", "c"], "in the order of the first writes");
     let rest = store.list(Collection::Plans, page.next, 2).await.unwrap();
-    assert_eq!((keys(&rest.items), rest.next), (vec!["b".to_owned()], None));
-    assert_eq!(
-        store.delete_before(Collection::Plans, 30).await,
-        Ok(1),
-        "only what is older, only here"
-    );
+    assert_eq!((keys(&rest.items), rest.next), (vec!["b"], None));
+    assert_eq!(store.delete_before(Collection::Plans, 30).await, Ok(1), "only older ones");
     assert_eq!(other.delete(Collection::Plans, &"b".into()).await, Ok(true));
     assert_eq!(other.delete(Collection::Plans, &"b".into()).await, Ok(false));
     assert_eq!(keys(&store.list(Collection::Plans, None, 9).await.unwrap().items), ["c"]);

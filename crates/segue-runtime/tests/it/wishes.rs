@@ -9,7 +9,9 @@ use segue_core::view::{RunStatus, RunView};
 use segue_runtime::confirm::{Confirmer, Decision, Defer};
 use segue_runtime::driver::RunCommand;
 use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest};
-use segue_runtime::store::{MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver};
+use segue_runtime::store::{
+    CommandQueue as _, MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver,
+};
 
 use crate::stores::record;
 

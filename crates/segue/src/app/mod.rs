@@ -31,7 +31,7 @@ use segue_runtime::engine::{Engine, EngineBuilder, LoadError};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::Library;
 use segue_runtime::recorder::Recorder;
-use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _, ToolStats};
+use segue_runtime::store::{SqliteOptions, SqliteStore, ToolStatistics as _, ToolStats};
 use segue_runtime::tools::end_left_servers;
 use tokio::runtime::Runtime;
 

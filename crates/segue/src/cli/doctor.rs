@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
+use segue_runtime::store::{JournalStore as _, RunHistory as _, SqliteOptions, SqliteStore};
 use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, ServerTransport, ServerUnavailable};
 use segue_runtime::tools::redact::Secrets;
 use serde::Serialize;

@@ -5,7 +5,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use segue_runtime::store::{SqliteOptions, SqliteStore, Store as _};
+use segue_runtime::store::{RunHistory as _, SqliteOptions, SqliteStore};
 
 use crate::served::Served;
 use crate::support::{Done, SEGUE, World, json, until};

@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use segue_core::run::Entry;
-use segue_runtime::store::{RunQuery, RunRow, SqliteOptions, SqliteStore, Store as _};
+use segue_runtime::store::{
+    JournalStore as _, RunHistory as _, RunQuery, RunRow, SqliteOptions, SqliteStore,
+};
 
 use crate::support::{Done, Json, SEGUE, World, copy_folder, repository};
 use check::{Marks, Promise};

@@ -1,22 +1,24 @@
-//! What was acknowledged, written down outside the log.
+//! The acknowledgement log: which commits a process acknowledged, outside SQLite's log.
 //!
-//! SQLite reads its log up to the first frame that does not fit, and takes what stands behind it for
-//! a write that never came to its end. So a bit that flips in the log of a process that was killed
-//! makes later commits vanish. Against that commits are counted in the file, and each process writes
-//! into its owner's file which commit it acknowledged last and how long runs were with it: a line, one
-//! write, no sync. What is written there outlives the process. It may not outlive a loss of power;
-//! then it says less than the log has, which is no damage.
+//! SQLite reads its log up to the first frame whose checksum does not match, and takes the rest for a
+//! write that was cut off. So a flipped bit in the log of a killed process makes later commits vanish
+//! without an error. Against that the store counts commits in the file, and each process writes a line
+//! into its owner's file after every commit: the number of the commit, and the lengths of its runs.
+//! One write, no sync. The line outlives the process. It may not outlive a power failure; then it says
+//! less than SQLite's log holds, which is harmless.
 //!
-//! Whoever opens the store compares what dead owners wrote with what is there. A run that is shorter
-//! is marked, and does not go on; one that is not there any more is named.
+//! The next process that opens the store compares the lines of dead owners with the file. A run that is
+//! shorter than its line is marked and does not go on; a run that is missing is named. Only a file
+//! beside the lines of a killed process is compared: a copy in another folder has none.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Seek as _, SeekFrom, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, params};
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension as _, params};
 use twox_hash::XxHash3_64;
 
 use super::error::SqliteError;
@@ -24,13 +26,13 @@ use super::row::{StoredRun, signed};
 use super::run_cache::RunCache;
 use crate::store::StoreError;
 
-/// A file that is longer is written anew, without what is in the store's file by now.
+/// A longer file is rewritten without the commits that are in the store's file by now.
 const BYTES_MAX: u64 = 64 * 1024;
 
 /// Runs, and how long they were.
 pub(super) type Lengths = Vec<(Arc<str>, u64)>;
 
-/// Writes down what this process acknowledges.
+/// The acknowledgement log of this process.
 #[derive(Debug)]
 pub(super) struct AckLog {
     lines: Mutex<AckLines>,
@@ -41,7 +43,7 @@ pub(super) struct AckLog {
 struct AckLines {
     file: File,
     bytes: u64,
-    /// Lines about what may stand in the log alone, and the last one.
+    /// Lines of commits that only SQLite's log may hold, and the last line.
     kept: VecDeque<(u64, String)>,
 }
 
@@ -52,28 +54,25 @@ impl AckLog {
         AckLog { lines, is_settled: AtomicBool::new(false) }
     }
 
-    fn lines(&self) -> MutexGuard<'_, AckLines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A commit is durable, and about to be acknowledged. When this cannot be written, damage of the
-    /// log may go unnoticed; the commit is durable all the same.
+    /// Notes a durable commit, before the writer acknowledges it. When this fails, damage of SQLite's log
+    /// may go unnoticed; the commit is durable all the same.
     pub(super) fn note(&self, commit: u64, runs: &[(Arc<str>, u64)]) {
         let runs: Vec<(&str, u64)> = runs.iter().map(|(run, length)| (&**run, *length)).collect();
-        let json = serde_json::to_string(&(commit, runs)).expect("it has a form in JSON");
-        // On a line of its own also behind one that was not written whole.
+        let json =
+            serde_json::to_string(&(commit, runs)).expect("numbers and texts have a form in JSON");
+        // A line break first: the line before may be cut off.
         let line = format!("\n{} {json}\n", checksum(&json));
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         if lines.file.write_all(line.as_bytes()).is_ok() {
             lines.bytes += line.len() as u64;
             lines.kept.push_back((commit, line));
         }
     }
 
-    /// Every commit up to this one is in the store's file. The last line stays: a log that is damaged
-    /// may hide what is in the file, too.
-    pub(super) fn merged(&self, commit: u64) {
-        let mut lines = self.lines();
+    /// Drops the lines up to this commit, which is in the store's file. The last line stays: a damaged log
+    /// may hide pages of the file, too.
+    pub(super) fn checkpointed(&self, commit: u64) {
+        let mut lines = self.lines.lock();
         while lines.kept.len() > 1 && lines.kept.front().is_some_and(|(known, _)| *known <= commit)
         {
             lines.kept.pop_front();
@@ -83,7 +82,7 @@ impl AckLog {
         }
     }
 
-    /// Everything is in the store's file, and nothing in the log: there is nothing to compare.
+    /// Notes that SQLite's log is empty: there is nothing to compare.
     pub(super) fn settle(&self) {
         self.is_settled.store(true, Ordering::Relaxed);
     }
@@ -94,7 +93,7 @@ impl AckLog {
 }
 
 impl AckLines {
-    /// Over what is there, which is shortened afterwards: every line is true at any time.
+    /// Writes over the file and shortens it afterwards: every whole line is true at any time.
     fn rewrite(&mut self) -> io::Result<()> {
         let text: String = self.kept.iter().map(|(_, line)| &**line).collect();
         self.file.seek(SeekFrom::Start(0))?;
@@ -108,17 +107,17 @@ fn checksum(json: &str) -> String {
     format!("{:016x}", XxHash3_64::oneshot(json.as_bytes()))
 }
 
-/// What dead owners acknowledged.
+/// What dead processes acknowledged.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledged {
     /// The last commit.
     pub(super) commit: u64,
-    /// How long runs were, and with which commit.
+    /// The commit of each run's last line, and its length then.
     runs: BTreeMap<Arc<str>, (u64, u64)>,
 }
 
 impl Acknowledged {
-    /// Adds what stands in an owner's file. A line that is not whole says nothing.
+    /// Adds the lines of an owner's file, except damaged ones.
     pub(super) fn add(&mut self, text: &[u8]) {
         for line in text.split(|byte| *byte == b'\n') {
             let Some((commit, runs)) = std::str::from_utf8(line).ok().and_then(read) else {
@@ -141,13 +140,13 @@ fn read(line: &str) -> Option<(u64, Vec<(String, u64)>)> {
     serde_json::from_str(json).ok()
 }
 
-/// How many commits the store has seen.
+/// How many commits the store has counted.
 pub(super) fn commits(connection: &Connection) -> Result<u64, SqliteError> {
     let count: i64 = connection.query_row("SELECT count FROM commits", [], |row| row.get(0))?;
     Ok(count.unsigned_abs())
 }
 
-/// Counts one more.
+/// Counts one more commit.
 pub(super) fn count_commit(connection: &Connection) -> Result<u64, SqliteError> {
     let mut update =
         connection.prepare_cached("UPDATE commits SET count = count + 1 RETURNING count")?;
@@ -155,7 +154,7 @@ pub(super) fn count_commit(connection: &Connection) -> Result<u64, SqliteError> 
     Ok(count.unsigned_abs())
 }
 
-/// Compares what was acknowledged with what is there, and marks what lost something.
+/// Compares the acknowledgements with the file, and marks runs that lost entries.
 pub(super) fn compare(
     cache: &mut RunCache,
     acknowledged: &Acknowledged,
@@ -166,9 +165,9 @@ pub(super) fn compare(
     for (run_id, (commit, length)) in &acknowledged.runs {
         match StoredRun::indexed(&cache.connection, run_id) {
             Ok(Some(stored)) if stored.row.length < *length => short.push(stored),
-            // One whose last commit is there was forgotten since.
+            // A run whose last commit is there was deleted since.
             Ok(None) if *commit > there => gone.push((run_id, *length)),
-            // What is damaged is named already.
+            // A damaged run is named already.
             Ok(_) | Err(SqliteError::Refused(_)) => {}
             Err(fault) => return Err(fault),
         }
@@ -187,7 +186,7 @@ pub(super) fn compare(
     })
 }
 
-/// Names a run of which nothing is left.
+/// Names a run of which the file has nothing.
 pub(super) fn note_lost(
     connection: &Connection,
     run_id: &Arc<str>,
@@ -198,7 +197,7 @@ pub(super) fn note_lost(
     Ok(())
 }
 
-/// What was lost with a log: commits, and runs of which nothing is left.
+/// Commits and whole runs that were lost with a log.
 pub(super) fn lost(connection: &Connection) -> Result<Vec<StoreError>, SqliteError> {
     let commits: i64 = connection.query_row("SELECT lost FROM commits", [], |row| row.get(0))?;
     let mut lost = Vec::new();
@@ -215,17 +214,15 @@ pub(super) fn lost(connection: &Connection) -> Result<Vec<StoreError>, SqliteErr
 }
 
 fn missing_run(run_id: &Arc<str>, length: i64) -> StoreError {
-    let what = format!("the log that held it was damaged: its {length} entries are lost");
+    let what = format!("its {length} entries are lost: the log that held them was damaged");
     StoreError::Damaged { run_id: run_id.clone(), seq: 0, what }
 }
 
-/// Whether a run of which there is no row was lost with a log.
+/// Refuses a run that was lost with a log.
 pub(super) fn check_not_lost(
     connection: &Connection,
     run_id: &Arc<str>,
 ) -> Result<(), SqliteError> {
-    use rusqlite::OptionalExtension as _;
-
     let mut select = connection.prepare_cached("SELECT length FROM lost WHERE run_id = ?1")?;
     match select.query_row([run_id], |row| row.get(0)).optional()? {
         Some(length) => Err(missing_run(run_id, length).into()),
@@ -233,7 +230,7 @@ pub(super) fn check_not_lost(
     }
 }
 
-/// Forgets what was lost; the answer is how many runs those were.
+/// Deletes the names of lost runs; returns how many.
 pub(super) fn clear_lost(connection: &Connection) -> Result<u64, SqliteError> {
     connection.execute("UPDATE commits SET lost = 0", [])?;
     Ok(connection.execute("DELETE FROM lost", [])? as u64)

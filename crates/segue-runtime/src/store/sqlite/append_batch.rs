@@ -1,4 +1,4 @@
-//! A turn of a run, ready to be written.
+//! A turn of a run, packed for the writer.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ pub(super) struct PackedRecord {
     pub(super) entries: Packed,
     pub(super) status: RunStatus,
     pub(super) at_ms: Option<u64>,
-    /// What stopped the run, for what is counted; not known of what an older version left.
+    /// What stopped the run, for the statistics; unknown for turns from a legacy log.
     pub(super) stopped_by: Option<Code>,
-    /// Whether the run came further with it.
-    pub(super) settles: bool,
+    /// Whether the run made progress with it.
+    pub(super) makes_progress: bool,
 }
 
 impl PackedRecord {
@@ -36,21 +36,21 @@ impl PackedRecord {
             status: record.status,
             at_ms: record.entries.last().map(|entry| entry.at_ms),
             stopped_by: stopped_by(record.entries),
-            settles: record.entries.iter().any(|entry| entry.fact.is_progress()),
+            makes_progress: record.entries.iter().any(|entry| entry.fact.is_progress()),
         }
     }
 }
 
-/// What the first turn of a run has beside its entries.
+/// What the first turn of a run brings beside its entries.
 #[derive(Debug)]
 pub(super) struct NewRunRow {
-    /// The run before its first entries.
+    /// The row of the run before its first entries.
     pub(super) row: RunRow,
-    /// What its plan comes from.
+    /// Its plan.
     pub(super) bundle: PlanBundle,
 }
 
-/// The text that a plan comes from, and its hash.
+/// The stored form of a plan, and its hash.
 #[derive(Clone, Debug)]
 pub(super) struct PlanBundle {
     pub(super) hash: Hash,

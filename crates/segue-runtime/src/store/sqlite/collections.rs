@@ -1,20 +1,67 @@
-//! Texts beside the runs, a table for each shelf. Each text has a checksum over its place and all
-//! that is kept of it: what is damaged is named, and nobody acts on it.
+//! Key-value collections beside the runs, a table for each. Every item has a checksum over its number
+//! and its columns: a damaged item is named, and not returned.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::SqliteStore;
 use super::error::SqliteError;
 use super::history::check_integrity;
 use super::pack::{Hash, hash};
+use super::row::signed;
 use crate::store::rules::next_version;
-use crate::store::{Collection, ItemPage, Precondition, StoreError, StoredItem};
+use crate::store::{Collection, ItemPage, KeyValueStore, Precondition, StoreError, StoredItem};
 
 const COLUMNS: &str = "number, key, text, version, at_ms, checksum";
 
-/// Keeps a text, if what is there is as expected. It stays where it was first kept.
-pub(super) fn put(
+#[async_trait]
+impl KeyValueStore for SqliteStore {
+    async fn put(
+        &self,
+        collection: Collection,
+        item: &StoredItem,
+        expect: Precondition,
+    ) -> Result<u64, StoreError> {
+        let item = item.clone();
+        self.write(move |cache| put(&cache.connection, collection, &item, expect)).await
+    }
+
+    async fn get(
+        &self,
+        collection: Collection,
+        key: &Arc<str>,
+    ) -> Result<Option<StoredItem>, StoreError> {
+        let key = key.clone();
+        self.read(move |connection| get(connection, collection, &key)).await
+    }
+
+    async fn list(
+        &self,
+        collection: Collection,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<ItemPage, StoreError> {
+        self.read(move |connection| list(connection, collection, after, limit)).await
+    }
+
+    async fn delete(&self, collection: Collection, key: &Arc<str>) -> Result<bool, StoreError> {
+        let key = key.clone();
+        self.write(move |cache| delete(&cache.connection, collection, &key)).await
+    }
+
+    async fn delete_before(
+        &self,
+        collection: Collection,
+        before_ms: u64,
+    ) -> Result<u64, StoreError> {
+        self.write(move |cache| delete_before(&cache.connection, collection, before_ms)).await
+    }
+}
+
+/// Writes an item, if the precondition holds. A replaced item keeps its place.
+fn put(
     connection: &Connection,
     collection: Collection,
     item: &StoredItem,
@@ -45,8 +92,7 @@ pub(super) fn put(
     Ok(item.version)
 }
 
-/// The text under a key.
-pub(super) fn get(
+fn get(
     connection: &Connection,
     collection: Collection,
     key: &Arc<str>,
@@ -57,8 +103,7 @@ pub(super) fn get(
     Ok(found.transpose()?.map(|(_, item)| item))
 }
 
-/// A page of a shelf.
-pub(super) fn list(
+fn list(
     connection: &Connection,
     collection: Collection,
     after: Option<u64>,
@@ -69,7 +114,7 @@ pub(super) fn list(
     check_integrity(&transaction, &table, "key")?;
     let sql = format!("SELECT {COLUMNS} FROM {table} WHERE number > ?1 ORDER BY number LIMIT ?2");
     let mut select = transaction.prepare_cached(&sql)?;
-    // From the very beginning: a number that is damaged may be anything, and its text must be named.
+    // From the smallest number: a damaged number may be anything, and its item must be named.
     let after = after.map_or(i64::MIN, signed);
     let mut rows = select.query([after, signed(limit as u64)])?;
     let (mut page, mut last) = (ItemPage::default(), None);
@@ -84,8 +129,7 @@ pub(super) fn list(
     Ok(page)
 }
 
-/// Throws away what is under a key.
-pub(super) fn delete(
+fn delete(
     connection: &Connection,
     collection: Collection,
     key: &Arc<str>,
@@ -94,8 +138,7 @@ pub(super) fn delete(
     Ok(connection.prepare_cached(&sql)?.execute([&**key])? > 0)
 }
 
-/// Throws away what is older.
-pub(super) fn delete_before(
+fn delete_before(
     connection: &Connection,
     collection: Collection,
     before_ms: u64,
@@ -118,18 +161,14 @@ fn read(collection: Collection, row: &Row<'_>) -> Result<(i64, StoredItem), Stor
         Ok((number, item, sum)) if checksum(number, &item) == sum => Ok((number, item)),
         _ => {
             let key = row.get::<_, String>(1).unwrap_or_default().into();
-            Err(StoreError::DamagedItem { collection: collection, key })
+            Err(StoreError::DamagedItem { collection, key })
         }
     }
 }
 
-/// The length of the key stands before it, so that it cannot lend letters to the text.
+/// The length of the key comes first, so that no letter can move from the key to the text.
 fn checksum(number: i64, item: &StoredItem) -> Hash {
     let StoredItem { key, text, version, at_ms } = item;
     let head = format!("{number} {version} {at_ms} {} {key}", key.len());
     hash(&[head.as_bytes(), text.as_bytes()].concat())
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }

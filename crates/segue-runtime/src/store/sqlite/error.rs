@@ -1,20 +1,20 @@
-//! What went wrong with the file, and what follows for whoever asked.
+//! Errors of SQLite, as decisions for the caller of the store.
 
 use rusqlite::ErrorCode;
 
 use crate::store::StoreError;
 
-/// What is said when another process holds the lock of the file for too long.
-pub(super) const BUSY: &str = "another process has the file";
+/// The message when another process holds the lock of the file for too long.
+pub(super) const BUSY: &str = "another process holds the lock of the file";
 
-/// Why something could not be read or written.
+/// Why a read or a write failed.
 #[derive(Debug)]
 pub(super) enum SqliteError {
-    /// This request is refused, and changed nothing. Others are not concerned.
+    /// The store refuses this request, which changed nothing. Others in the transaction go on.
     Refused(StoreError),
-    /// It may work later.
+    /// A retry may succeed.
     Unavailable(String),
-    /// It will not work later either.
+    /// A retry will fail, too.
     Broken(String),
 }
 

@@ -1,7 +1,9 @@
-//! Which runs there are, and forgetting them.
+//! The history of runs: listing them, deleting ended ones, and finding damaged ones.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use async_trait::async_trait;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
@@ -9,16 +11,87 @@ use super::ack_log;
 use super::error::{SqliteError, broken};
 use super::owner::Owners;
 use super::row::{StoredRun, signed, unknown_run};
-use super::{bundle_text, journal};
+use super::run_cache::RunCache;
+use super::{SqliteStore, bundle_text, journal, schema};
 use crate::store::rules::matches_query;
-use crate::store::{Retention, RunListing, RunQuery, StoreError, ToolStats};
+use crate::store::{Retention, RunHistory, RunListing, RunQuery, RunRow, StoreError};
 
-/// Runs that are forgotten in one transaction, so that others need not wait long.
-const FORGET_TOGETHER: i64 = 100;
+/// Runs to delete in one transaction, so that writers need not wait long.
+const DELETE_TOGETHER: i64 = 100;
 
-/// A page of runs, newest first. Rows are held against their checksums before they are compared
-/// with what is wanted: a damaged one is named, never just left out.
-pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<RunListing, SqliteError> {
+#[async_trait]
+impl RunHistory for SqliteStore {
+    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
+        let run_id = run_id.clone();
+        let find = move |connection: &Connection| StoredRun::find(connection, &run_id);
+        Ok(self.read(find).await?.map(|stored| stored.row))
+    }
+
+    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
+        let query = query.clone();
+        self.read(move |connection| runs(connection, &query)).await
+    }
+
+    async fn unfinished(&self) -> Result<RunListing, StoreError> {
+        self.read(unfinished).await
+    }
+
+    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        loop {
+            let delete = move |cache: &mut RunCache| {
+                cache.clear();
+                prune(&cache.connection, retention)
+            };
+            match self.write(delete).await? {
+                0 => break,
+                some => deleted += some,
+            }
+        }
+        if deleted > 0 {
+            self.shrink().await;
+        }
+        Ok(deleted)
+    }
+
+    async fn list_damaged(&self) -> Result<Vec<StoreError>, StoreError> {
+        let found = self.read(damaged).await?;
+        let lost = self.read(ack_log::lost).await?;
+        Ok(found.into_iter().map(|found| found.error).chain(lost).collect())
+    }
+
+    async fn delete_damaged(&self) -> Result<u64, StoreError> {
+        let mut deleted = self.write(|cache| ack_log::clear_lost(&cache.connection)).await?;
+        let _ = std::fs::remove_file(schema::sibling_path(&self.readers.path, "-wal-damaged"));
+        if !self.read(damaged).await?.is_empty() {
+            // A run that only an index lost is whole, and stays. And SQLite cannot delete from an index
+            // a row that it does not have.
+            let repair = |cache: &mut RunCache| Ok(cache.connection.execute_batch("REINDEX")?);
+            self.write(repair).await?;
+            let found = self.read(damaged).await?;
+            let owners = self.owners.clone();
+            let delete = move |cache: &mut RunCache| {
+                cache.clear();
+                delete_damaged(&cache.connection, &found, &owners)
+            };
+            deleted += self.write(delete).await?;
+            self.shrink().await;
+        }
+        Ok(deleted)
+    }
+}
+
+impl SqliteStore {
+    /// Gives space back after runs were deleted. When that fails, the file keeps room for other runs.
+    async fn shrink(&self) {
+        let path = self.readers.path.clone();
+        let _ = tokio::task::spawn_blocking(move || schema::shrink(&path)).await;
+    }
+}
+
+/// A page of runs, newest first. Checksums come before filters: a damaged row is named, never just left
+/// out.
+fn runs(connection: &Connection, query: &RunQuery) -> Result<RunListing, SqliteError> {
     let transaction = connection.unchecked_transaction()?;
     check_integrity(&transaction, "run", "run_id")?;
     let mut page = RunListing { damaged: ack_log::lost(&transaction)?, ..RunListing::default() };
@@ -41,8 +114,8 @@ pub(super) fn runs(connection: &Connection, query: &RunQuery) -> Result<RunListi
     Ok(page)
 }
 
-/// Whether a table and the index of its names tell of as many: a page that lost a row does not say
-/// so.
+/// Whether a table and the index of its names have as many rows: SQLite does not notice a page that lost
+/// one.
 pub(super) fn check_integrity(
     connection: &Connection,
     table: &str,
@@ -61,9 +134,9 @@ pub(super) fn check_integrity(
     Ok(())
 }
 
-/// Every run that is not over, newest first. Asked of the table and of an index: what only one of
-/// them knows is damaged.
-pub(super) fn unfinished(connection: &Connection) -> Result<RunListing, SqliteError> {
+/// Every unfinished run, newest first. Read from the table and from an index: a run that only one of
+/// them has is damaged.
+fn unfinished(connection: &Connection) -> Result<RunListing, SqliteError> {
     let transaction = connection.unchecked_transaction()?;
     let sql = "SELECT number FROM run INDEXED BY run_unfinished WHERE ended_ms IS NULL";
     let mut select = transaction.prepare_cached(sql)?;
@@ -85,7 +158,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<RunListing, SqliteEr
         true
     })?;
     let lost = ack_log::lost(&transaction)?;
-    // What is left of the index are runs whose rows are damaged, most of them named above.
+    // The index has left the runs whose rows are damaged, most of them named above.
     for number in indexed.into_iter().skip(found.damaged.len()) {
         found.damaged.push(unknown_run(format!("#{number}").into()));
     }
@@ -93,7 +166,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<RunListing, SqliteEr
     Ok(found)
 }
 
-/// Some of the runs that ended first and may be forgotten.
+/// Some of the runs that ended first and may be deleted.
 fn prunable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, SqliteError> {
     let count = |sql: &str, parameter: i64| -> Result<i64, SqliteError> {
         Ok(connection.prepare_cached(sql)?.query_row([parameter], |row| row.get(0))?)
@@ -104,7 +177,7 @@ fn prunable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, S
     let surplus = retention.keep_last.map_or(Ok(0), |keep| {
         count("SELECT count(*) - ?1 FROM run WHERE ended_ms IS NOT NULL", signed(keep as u64))
     })?;
-    let wanted = old.max(surplus).min(FORGET_TOGETHER);
+    let wanted = old.max(surplus).min(DELETE_TOGETHER);
     let sql = "SELECT number FROM run INDEXED BY run_ended WHERE ended_ms IS NOT NULL
                ORDER BY ended_ms, number LIMIT ?1";
     let mut select = connection.prepare_cached(sql)?;
@@ -112,16 +185,16 @@ fn prunable(connection: &Connection, retention: Retention) -> Result<Vec<i64>, S
     Ok(ended.collect::<Result<_, _>>()?)
 }
 
-/// A run that is not what was written.
-pub(super) struct Damaged {
+/// A damaged run.
+struct Damaged {
     number: i64,
-    /// Its name as it stands there, which may be anything.
+    /// Its name in the file, which may be anything.
     name: Value,
-    pub(super) error: StoreError,
+    error: StoreError,
 }
 
-/// Every run that is not what was written.
-pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, SqliteError> {
+/// Every damaged run.
+fn damaged(connection: &Connection) -> Result<Vec<Damaged>, SqliteError> {
     let sql = "SELECT number, run_id FROM run NOT INDEXED ORDER BY number DESC";
     let mut select = connection.prepare_cached(sql)?;
     let all = select.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -137,7 +210,7 @@ pub(super) fn damaged(connection: &Connection) -> Result<Vec<Damaged>, SqliteErr
     Ok(found)
 }
 
-/// Whether a run is what was written: its row, its journal and its plan.
+/// Checks a run: its row, its journal and its plan.
 fn check(connection: &Connection, number: i64) -> Result<(), SqliteError> {
     let mut found = None;
     StoredRun::scan(connection, "WHERE number = ?1", [number], |stored| {
@@ -150,15 +223,14 @@ fn check(connection: &Connection, number: i64) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// Forgets runs that are damaged, whether they are over or not, unless somebody has them; the answer is
-/// how many.
-pub(super) fn delete_damaged(
+/// Deletes damaged runs, ended or not, unless their owner is alive; returns how many.
+fn delete_damaged(
     connection: &Connection,
     found: &[Damaged],
     owners: &Owners,
 ) -> Result<u64, SqliteError> {
     let sql = "SELECT owner FROM run WHERE number = ?1 AND run_id IS ?2";
-    let mut forgotten = 0;
+    let mut deleted = 0;
     for Damaged { number, name, .. } in found {
         let mut select = connection.prepare_cached(sql)?;
         let owner = select.query_row(params![number, name], |row| row.get(0)).optional()?;
@@ -169,13 +241,13 @@ pub(super) fn delete_damaged(
         connection.prepare_cached("DELETE FROM turn WHERE run = ?1")?.execute([number])?;
         connection.prepare_cached("DELETE FROM standing WHERE run = ?1")?.execute([number])?;
         delete_run(connection, *number)?;
-        forgotten += 1;
+        deleted += 1;
     }
     delete_unused_bundles(connection)?;
-    Ok(forgotten)
+    Ok(deleted)
 }
 
-/// Forgets some of the runs that may be forgotten; the answer is how many.
+/// Deletes some of the runs that may be deleted; returns how many.
 pub(super) fn prune(connection: &Connection, retention: Retention) -> Result<u64, SqliteError> {
     let ended = prunable(connection, retention)?;
     if ended.is_empty() {
@@ -189,19 +261,19 @@ pub(super) fn prune(connection: &Connection, retention: Retention) -> Result<u64
 fn delete_unused_bundles(connection: &Connection) -> Result<(), SqliteError> {
     let sql = "DELETE FROM bundle WHERE hash NOT IN (SELECT bundle FROM run)";
     connection.prepare_cached(sql)?.execute([])?;
-    // What was asked for with the first one.
+    // `delete_run` turned it on.
     connection.pragma_update(None, "secure_delete", "fast")?;
     Ok(())
 }
 
 fn delete_run(connection: &Connection, run: i64) -> Result<(), SqliteError> {
-    // What is forgotten is not left in pages that are free.
+    // Free pages keep nothing of a deleted run.
     connection.pragma_update(None, "secure_delete", true)?;
     let run_sql = |sql: &str| -> Result<(), SqliteError> {
         connection.prepare_cached(sql)?.execute([run])?;
         Ok(())
     };
-    // The chain is followed as far as it is whole.
+    // Follows the chain as far as it is whole.
     run_sql(
         "WITH RECURSIVE chain (number, before) AS (
              SELECT number, before FROM turn
@@ -219,13 +291,4 @@ fn delete_run(connection: &Connection, run: i64) -> Result<(), SqliteError> {
     )?;
     run_sql("DELETE FROM part_use WHERE run = ?1")?;
     run_sql("DELETE FROM run WHERE number = ?1")
-}
-
-/// What was counted of every tool.
-pub(super) fn tool_stats(connection: &Connection) -> Result<Vec<ToolStats>, SqliteError> {
-    let mut select = connection.prepare_cached("SELECT stats FROM tool ORDER BY id")?;
-    let texts = select.query_map([], |row| row.get::<_, String>(0))?;
-    let texts = texts.collect::<Result<Vec<_>, _>>()?;
-    // Counts are hints; those that cannot be read are left out.
-    Ok(texts.iter().filter_map(|text| serde_json::from_str(text).ok()).collect())
 }

@@ -1,9 +1,9 @@
-//! What is written of runs, inside the writer's transactions.
+//! Journals and leases, inside the writer's transactions.
 //!
-//! A journal is a chain of turns: each says which turn was before it, and has a hash over its place,
-//! the hash before it and its entries; the first one follows the run's own. So no entry can be
-//! changed, moved, or come from another run unnoticed. Turns stand in the order in which they were
-//! written, whichever run they are of: those that are written together share pages.
+//! A journal is a chain of turns, one row each. A turn names the turn before it, and has a hash over
+//! its place, the hash before it and its entries; the first hash follows one of the run itself. So no
+//! entry can be changed, moved, or come from another run unnoticed. The rows of all runs are in the
+//! order in which the writer wrote them, without a second index: turns of one transaction share pages.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use super::run_cache::RunCache;
 use crate::store::rules::{check_fence, composition_ended, is_final};
 use crate::store::{Lease, StoreError, TakeOver};
 
-/// What [`write_probe`] writes: more than a small run takes.
+/// The size of what [`write_probe`] writes: more than a small run needs.
 const PROBE_BYTES: i64 = 64 * 1024;
 
-/// What the first entry of a run follows.
+/// The hash that the first turn of a run follows.
 fn root(run_id: &str, bundle: &Hash) -> Hash {
     let mut sha = Sha256::new_with_prefix(format!("segue journal {JOURNAL_FORMAT}\n{run_id}\n"));
     sha.update(bundle);
@@ -60,7 +60,7 @@ pub(super) fn create(
     let (row, bundle) = (row.clone(), bundle.hash);
     let mut stored = StoredRun { number, row, bundle, head, last: 0, is_apart: true, claim: None };
     if is_final(record.status) {
-        // Its row is written once.
+        // One write of its row is enough.
         stored.is_apart = false;
         add_turn(&cache.connection, &mut stored, record)?;
         cache.note_length(&stored);
@@ -92,23 +92,23 @@ fn add(
 ) -> Result<(), SqliteError> {
     add_turn(&cache.connection, &mut stored, record)?;
     cache.note_length(&stored);
-    // None also for a run that was over, and is being taken back because a person wants it.
+    // None also for an ended run that a person rolls back.
     let ended_before = stored.row.ended_ms.take();
-    let came_further = record.settles && stored.claim.take().is_some();
+    let made_progress = record.makes_progress && stored.claim.take().is_some();
     if is_final(record.status) {
-        stored.settle(&cache.connection)?;
+        stored.merge_status(&cache.connection)?;
         end(cache, &mut stored, record);
         return stored.update(&cache.connection, ended_before);
     }
-    if !stored.is_apart || came_further {
+    if !stored.is_apart || made_progress {
         stored.is_apart = true;
         stored.update(&cache.connection, ended_before)?;
     }
-    cache.insert_unsettled(stored);
+    cache.insert_unwritten(stored);
     Ok(())
 }
 
-/// A run is over, and nobody's.
+/// Ends a run, and releases it.
 fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     stored.row.ended_ms = Some(stored.row.updated_ms);
     stored.row.owner = None;
@@ -116,7 +116,7 @@ fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     cache.count(composition_ended(&stored.row, record.stopped_by));
 }
 
-/// Writes what a turn adds, and remembers how the run stands then.
+/// Writes a turn, and updates `stored` with it.
 fn add_turn(
     connection: &Connection,
     stored: &mut StoredRun,
@@ -160,15 +160,15 @@ fn add_part(
     Ok(())
 }
 
-/// Writes a value that no run has. It takes pages of its own, so a file or a disk that is full refuses
-/// it; its commit is synced like that of a turn.
+/// Writes a value of no run. It needs pages of its own, so a full file or disk refuses it; its commit
+/// syncs like that of a turn.
 pub(super) fn write_probe(connection: &Connection) -> Result<(), SqliteError> {
     let sql = "INSERT OR REPLACE INTO part (hash, bytes) VALUES (zeroblob(32), zeroblob(?1))";
     connection.prepare_cached(sql)?.execute([PROBE_BYTES])?;
     Ok(())
 }
 
-/// Deletes it. In a transaction of its own: SQLite does not write pages that are free again when it
+/// Deletes it, in a transaction of its own: SQLite does not write pages that are free again when it
 /// commits.
 pub(super) fn delete_probe(connection: &Connection) -> Result<(), SqliteError> {
     connection.prepare_cached("DELETE FROM part WHERE hash = zeroblob(32)")?.execute([])?;
@@ -177,9 +177,9 @@ pub(super) fn delete_probe(connection: &Connection) -> Result<(), SqliteError> {
 
 /// Why a run is set aside.
 const DIED_TWICE: &str =
-    "two processes in a row died while they had it, and it came no further in between";
+    "two processes in a row died while they drove it, and it made no progress in between";
 
-/// Takes a run over. One that is set aside with that is written so.
+/// Takes a run over, or sets it aside.
 pub(super) fn acquire(
     cache: &mut RunCache,
     run_id: &Arc<str>,
@@ -219,9 +219,9 @@ pub(super) fn acquire(
     })
 }
 
-/// Notes that a run is taken from a process that died, or sets it aside when it settled nothing since
-/// that was noted the last time. A run that waits for a person too: the answer to its question may be
-/// what ends processes.
+/// Notes that a process takes a run over from a dead one. A run that made no progress since the last
+/// such note is set aside instead, also while it waits for a person: the answer to its question may be
+/// what kills processes.
 fn claim(stored: &mut StoredRun, has_died: bool) {
     if has_died && stored.claim.is_some() {
         stored.row.set_aside = Some(DIED_TWICE.into());
@@ -229,7 +229,7 @@ fn claim(stored: &mut StoredRun, has_died: bool) {
     stored.claim = has_died.then_some(stored.row.length);
 }
 
-/// Gives every run of an owner back that is not over.
+/// Releases every unfinished run of an owner.
 pub(super) fn release_all(cache: &mut RunCache, owner: &Arc<str>) -> Result<(), SqliteError> {
     let sql = "SELECT run_id FROM run INDEXED BY run_unfinished
                WHERE ended_ms IS NULL AND owner = ?1";
@@ -246,7 +246,7 @@ pub(super) fn release_all(cache: &mut RunCache, owner: &Arc<str>) -> Result<(), 
     Ok(())
 }
 
-/// Gives a run back.
+/// Releases a run.
 pub(super) fn release(cache: &mut RunCache, lease: &Lease) -> Result<(), SqliteError> {
     let mut stored = cache.peek_run(&lease.run_id)?;
     check_fence(&stored.row, lease, stored.row.length)?;
@@ -257,9 +257,9 @@ pub(super) fn release(cache: &mut RunCache, lease: &Lease) -> Result<(), SqliteE
     Ok(())
 }
 
-/// The whole journal of a run, every turn held against its hash.
+/// The whole journal of a run, with every hash checked.
 pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Entry>, SqliteError> {
-    // One view of the file for everything that is read.
+    // All reads see one state of the file.
     let transaction = connection.unchecked_transaction()?;
     let Some(stored) = StoredRun::find(&transaction, run_id)? else { return Ok(Vec::new()) };
     let damaged = |seq: u64, what: String| -> SqliteError {
@@ -273,7 +273,7 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
         let seq = journal.len() as u64;
         head = link(&head, seq, bytes);
         if head != *hash {
-            return Err(damaged(seq, "it is not what was written".to_owned()));
+            return Err(damaged(seq, "its hash does not match".to_owned()));
         }
         let entries = unpacker.unpack(bytes).and_then(|written| entries(&written));
         journal.extend(entries.map_err(|what| damaged(seq, what))?);
@@ -286,7 +286,7 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
     Ok(journal)
 }
 
-/// A turn as it was read.
+/// A turn from the file.
 struct Found {
     bytes: Vec<u8>,
     hash: Hash,
@@ -315,7 +315,7 @@ fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Found>, Stri
     Ok(turns)
 }
 
-/// The entries of a turn. Before version 4 of the tables there was one in each row, by itself.
+/// The entries of a turn. Before version 4 of the tables each row had one entry.
 fn entries(written: &Value) -> Result<Vec<Entry>, String> {
     match written {
         Value::Array(entries) => entries.iter().map(Entry::from_value).collect(),
@@ -342,8 +342,8 @@ mod tests {
     use super::super::history::prune;
     use super::super::pack::hash;
     use super::super::row::signed;
-    use super::super::run_cache::Counts;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
+    use super::super::statistics::PendingCounts;
     use super::*;
     use crate::store::{AppendRecord, Retention, RunRow};
 
@@ -364,7 +364,7 @@ mod tests {
         connection.pragma_update(None, "user_version", 3).unwrap();
         let (run_id, bundle) = (Arc::from("old"), hash(b"bundle"));
         let mut head = root(&run_id, &bundle);
-        // Another run wrote between them.
+        // Another run wrote in between.
         for (seq, number) in [(0, 1), (1, 5), (2, 7)] {
             let bytes = serde_json::to_vec(&entry(seq)).unwrap();
             head = link(&head, seq, &bytes);
@@ -394,14 +394,14 @@ mod tests {
         row
     }
 
-    /// J2: what an older Segue left unfinished goes on, ends, and is forgotten whole.
+    /// J2: a run that an older Segue left unfinished goes on, ends, and is deleted whole.
     #[test]
     fn a_run_of_an_older_version_goes_on() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("runs.db");
         let row = write_version_3(&Connection::open(&path).unwrap());
         let connection = open_writer(&path, &SqliteOptions::default()).unwrap();
-        let mut cache = RunCache::new(connection, Arc::<Counts>::default());
+        let mut cache = RunCache::new(connection, Arc::<PendingCounts>::default());
         let length = |cache: &RunCache| load(&cache.connection, &row.run_id).unwrap().len();
         assert_eq!(length(&cache), 3);
         let found = StoredRun::find(&cache.connection, &row.run_id).unwrap().unwrap();

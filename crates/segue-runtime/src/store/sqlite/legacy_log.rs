@@ -1,11 +1,11 @@
-//! Slates: versions 5 and 6 of the store made turns durable in files beside it, and copied them into
-//! it a moment later. This version reads what such a Segue left there when it opens the store, and
-//! never writes one.
+//! Legacy logs: versions 5 and 6 of the store wrote turns into files in `FILE-slates` first, and copied
+//! them into the store a moment later. This version copies what such a process left there when it
+//! opens the store, deletes the files, and never writes one.
 //!
-//! A slate is a file of pages. Turns that were written together are a unit, which begins on a page
-//! with a mark, generation, index, length and hash. The first page says which generation is valid;
-//! the units of that generation follow one another. A unit that is missing before another is damage:
-//! a run that may have lost a turn there is marked, and does not go on.
+//! A legacy log is a file of pages. Turns that were written together are a unit, which begins on a page
+//! with a mark, generation, index, length and hash. The first page says which generation is valid; the
+//! units of that generation follow one another. A gap before a unit is damage: a run that may have lost
+//! a turn there is marked, and does not go on.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -33,21 +33,21 @@ use crate::store::{Lease, RunRow};
 
 const PAGE_BYTES: usize = 4_096;
 
-/// Pages of a whole slate. One that is longer by [`EMPTIED_BYTES`] was copied before.
+/// Pages of a whole log. A file that is longer by [`EMPTIED_BYTES`] was copied before.
 const PAGES: [usize; 2] = [1_024, 4_096];
 const EMPTIED_BYTES: usize = 2;
 
 const UNIT_BYTES_MAX: usize = 64 * PAGE_BYTES;
 
-/// What units begin with, in version 6 and in version 5, which had another hash.
+/// The first bytes of a unit, in version 6 and in version 5, which had another hash.
 const MARK: [u8; 4] = *b"SgS2";
 const MARK_BEFORE: [u8; 4] = *b"SgS1";
 
 const FIELDS_BYTES: usize = 4 + 8 + 8 + 4;
 const HEADER_BYTES: usize = FIELDS_BYTES + 32;
 
-/// Copies every slate beside a store into it, and removes them. Those that are damaged are moved to
-/// `FILE-damaged`, for a person to look at.
+/// Copies every legacy log into the store, and deletes them. Damaged ones go to `FILE-damaged`, for a
+/// person to look at.
 pub(super) fn drain(
     cache: &mut RunCache,
     store: &Path,
@@ -64,16 +64,17 @@ pub(super) fn drain(
         let path = entry.map_err(fault)?.path();
         let owner = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if owners.is_alive(owner) {
-            let message = format!("an older Segue ({owner}) still uses the store: end it first");
+            let message =
+                format!("an older Segue (process {owner}) still uses the store: end it first");
             return Err(SqliteError::Unavailable(message));
         }
         let mut bytes = Vec::new();
         File::open(&path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(fault)?;
         let unreadable =
-            |what: String| broken(format!("the slate `{}` cannot be read: {what}", path.display()));
-        let slate = LegacyLog::read(&bytes).map_err(unreadable)?;
-        cache.transaction(|cache| slate.copy(cache, owner))?;
-        if slate.behind.is_empty() {
+            |what: String| broken(format!("the log `{}` cannot be read: {what}", path.display()));
+        let log = LegacyLog::read(&bytes).map_err(unreadable)?;
+        cache.transaction(|cache| log.copy(cache, owner))?;
+        if log.behind.is_empty() {
             std::fs::remove_file(&path).map_err(fault)?;
         } else {
             let damaged = sibling_path(store, "-damaged");
@@ -84,21 +85,21 @@ pub(super) fn drain(
     std::fs::remove_dir(&folder).map_err(fault)
 }
 
-/// What stands on a slate.
+/// The turns of a legacy log.
 struct LegacyLog {
-    /// Turns that follow each other from the beginning.
+    /// Turns without a gap from the beginning.
     turns: Vec<AppendBatch>,
-    /// Runs with turns behind damage, and how long they were with the last one.
+    /// Runs with turns behind a gap, and their lengths with the last one.
     behind: BTreeMap<Arc<str>, u64>,
 }
 
 impl LegacyLog {
     fn read(bytes: &[u8]) -> Result<LegacyLog, String> {
-        let mut slate = LegacyLog { turns: Vec::new(), behind: BTreeMap::new() };
+        let mut log = LegacyLog { turns: Vec::new(), behind: BTreeMap::new() };
         let was_emptied = PAGES.contains(&(bytes.len() / PAGE_BYTES))
             && bytes.len() % PAGE_BYTES == EMPTIED_BYTES;
         if was_emptied {
-            return Ok(slate);
+            return Ok(log);
         }
         let current = Unit::at(bytes, 0)?.map(|unit| unit.generation);
         let mut bundles = HashMap::new();
@@ -109,7 +110,7 @@ impl LegacyLog {
                 continue;
             };
             page += (HEADER_BYTES + unit.content.len()).div_ceil(PAGE_BYTES);
-            // Older ones were copied before the slate was begun anew.
+            // Units of older generations were copied before this one began.
             if current.is_some_and(|current| current != unit.generation) {
                 continue;
             }
@@ -119,32 +120,32 @@ impl LegacyLog {
             while !rest.is_empty() {
                 let (head, entries, text) = head(&mut rest)?;
                 if is_next {
-                    slate.turns.push(turn(head, entries, text, &mut bundles)?);
+                    log.turns.push(turn(head, entries, text, &mut bundles)?);
                 } else {
-                    slate.behind.insert((&*head.run).into(), head.expected + head.count);
+                    log.behind.insert((&*head.run).into(), head.expected + head.count);
                 }
             }
         }
-        Ok(slate)
+        Ok(log)
     }
 
-    /// Copies what is not in the file, and marks runs that lost something.
+    /// Copies the turns that the file lacks, and marks runs that lost some.
     fn copy(&self, cache: &mut RunCache, owner: &str) -> Result<(), SqliteError> {
         for turn in &self.turns {
             let there = match StoredRun::indexed(&cache.connection, &turn.lease.run_id) {
-                // The row of this run is damaged, and whoever reads it is told.
+                // The row of this run is damaged, and named when it is read.
                 Err(SqliteError::Refused(_)) => continue,
                 there => there?.map(|stored| stored.row.length),
             };
             let is_known = match there {
                 Some(length) => turn.record.expected + turn.record.count <= length,
-                // Without a beginning: it ended, and was forgotten since.
+                // Without a beginning: the run ended, and was deleted since.
                 None => turn.begins.is_none(),
             };
             if !is_known {
-                // What is refused is of another file than this.
+                // A refused turn is of another store.
                 match turn.write(cache) {
-                    Ok(()) | Err(SqliteError::Refused(_)) => cache.settle()?,
+                    Ok(()) | Err(SqliteError::Refused(_)) => cache.write_statuses()?,
                     Err(fault) => return Err(fault),
                 }
             }
@@ -217,8 +218,7 @@ fn sum(fields: &[u8], content: &[u8]) -> Hash {
     hash
 }
 
-/// A turn in short, one line of JSON. Behind it stand its entries and, once, the bundle of a run that
-/// begins.
+/// The header of a turn, one line of JSON. Its entries follow and, once, the bundle of a run that begins.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -249,7 +249,7 @@ struct Begun<'a> {
     #[serde(borrow)]
     toolset: Option<Cow<'a, str>>,
     bundle: Hash,
-    /// How many bytes of its text follow, unless it stood there already.
+    /// How many bytes of its text follow, unless they were there before.
     text: Option<usize>,
 }
 
@@ -310,7 +310,7 @@ fn turn(
         status: RunStatus::parse(&head.status).ok_or_else(wrong)?,
         at_ms: head.at,
         stopped_by: None,
-        settles: true,
+        makes_progress: true,
     };
     Ok(AppendBatch {
         lease: Lease { run_id, epoch: head.epoch },

@@ -1,9 +1,10 @@
-//! Who is alive. Each store that is open for writing holds a lock on a file of its own; the system
-//! lets go of it when the process ends, however it ends.
+//! Which owners of runs are alive. Each process that writes holds a lock on a file of its own in
+//! `FILE-owners`; the system releases it when the process ends, however it ends.
 //!
-//! A store is on one machine, because its log is shared memory. So the lock says exactly whether an
-//! owner is there, at once and without a clock. An owner that hangs is alive: only a person may take
-//! its runs. In its file an owner also writes what it acknowledged ([`super::witness`]).
+//! All processes of a store are on one machine, because SQLite's log uses shared memory. So the lock
+//! tells exactly whether an owner is alive, at once and without a clock. An owner that hangs is alive:
+//! only a person may take its runs over. An owner also writes its acknowledgements into its file
+//! ([`super::ack_log`]).
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
@@ -17,10 +18,11 @@ use super::ack_log::{AckLog, Acknowledged};
 use super::error::SqliteError;
 use crate::store::private_files::make_folder;
 
-/// Held while a store is opened: SQLite has no order for several who make a file at the same time.
+/// Locked by the process that opens the store: SQLite does not order processes that create a file at the
+/// same time.
 const OPENING: &str = ".opening";
 
-/// A process that was stopped while it opened the store is not waited for longer than this.
+/// How long to wait for a process that opens the store: it may have been stopped meanwhile.
 const OPENING_WAIT: Duration = Duration::from_secs(5);
 
 /// The folder with the files of owners.
@@ -31,11 +33,11 @@ pub(super) struct Owners {
     pub(super) store: PathBuf,
 }
 
-/// Somebody who may have runs; alive until dropped.
+/// An owner of runs, alive until dropped.
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) name: Arc<str>,
-    pub(super) witness: Arc<AckLog>,
+    pub(super) ack_log: Arc<AckLog>,
     path: PathBuf,
     /// Locked as long as it is open.
     _file: File,
@@ -46,7 +48,8 @@ impl Owners {
         SqliteError::Unavailable(format!("`{}`: {error}", self.folder.display()))
     }
 
-    /// A new owner. Its file gets its name when it is locked, so that nobody takes it for a dead one's.
+    /// A new owner. Its file gets its name after it is locked, so that no process takes it for a dead
+    /// owner's.
     pub(super) fn register(&self) -> Result<Owner, SqliteError> {
         let name: Arc<str> = format!("{}-{}", std::process::id(), Uuid::now_v7()).into();
         let path = self.folder.join(&*name);
@@ -55,24 +58,24 @@ impl Owners {
             let unnamed = self.folder.join(format!(".{name}"));
             let file = OpenOptions::new().write(true).create_new(true).open(&unnamed)?;
             file.lock()?;
-            let witness = Arc::new(AckLog::new(file.try_clone()?));
+            let ack_log = Arc::new(AckLog::new(file.try_clone()?));
             std::fs::rename(unnamed, &path)?;
-            Ok(Owner { name: name.clone(), witness, path: path.clone(), _file: file })
+            Ok(Owner { name: name.clone(), ack_log, path: path.clone(), _file: file })
         };
         make().map_err(|error| self.fault(&error))
     }
 
-    /// Whether an owner is there still.
+    /// Whether an owner is alive.
     pub(super) fn is_alive(&self, name: &str) -> bool {
         match File::open(self.folder.join(name)) {
-            // Shared: two that look at once are no owner.
+            // Shared: two processes that look at once do not take each other for the owner.
             Ok(file) => matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)),
-            // Whoever cannot be looked at is taken to be there.
+            // An owner whose file cannot be opened counts as alive.
             Err(error) => error.kind() != io::ErrorKind::NotFound,
         }
     }
 
-    /// Waits until nobody else opens the store. Without it, opening may fail and nothing else.
+    /// Waits until no other process opens the store. Without this lock, opening may fail, and nothing else.
     pub(super) fn begin_opening(&self) -> Option<File> {
         make_folder(&self.folder, &self.store).ok()?;
         let path = self.folder.join(OPENING);
@@ -87,7 +90,7 @@ impl Owners {
         Some(file)
     }
 
-    /// The files of the dead, and what they say was acknowledged.
+    /// The files of dead owners, and the acknowledgements in them.
     pub(super) fn dead(&self) -> (Vec<PathBuf>, Acknowledged) {
         let (mut files, mut acknowledged) = (Vec::new(), Acknowledged::default());
         for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
@@ -101,19 +104,19 @@ impl Owners {
         (files, acknowledged)
     }
 
-    /// Says which processes may hold the lock of the file, and what to do.
+    /// Names the processes that may hold the lock of the file, and says what to do.
     pub(super) fn describe_holders(&self) -> String {
         let pids = self.alive().filter_map(|name| Some(name.split_once('-')?.0.to_owned()));
         let me = std::process::id().to_string();
         let pids: Vec<String> = pids.filter(|pid| *pid != me).collect();
         format!(
             "another process holds its lock and does not go on (process {}): let it go on with \
-             `kill -CONT PID`, or end it with `kill -KILL PID`, then try again",
+             `kill -CONT PID`, or end it with `kill -KILL PID`, then retry",
             pids.join(" or ")
         )
     }
 
-    /// Whether somebody has the store open to write.
+    /// Whether any owner is alive.
     pub(super) fn has_live_owner(&self) -> bool {
         self.alive().next().is_some()
     }
@@ -127,8 +130,8 @@ impl Owners {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // What stands in the log alone needs its witness.
-        if self.witness.is_settled() {
+        // Commits that only the log holds still need their acknowledgements.
+        if self.ack_log.is_settled() {
             let _ = std::fs::remove_file(&self.path);
         }
     }

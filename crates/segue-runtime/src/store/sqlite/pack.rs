@@ -1,15 +1,15 @@
-//! Entries ⇄ bytes. What is large stands apart, once, under its hash.
+//! Entries ⇄ bytes. Large values are stored once, apart, under their hash.
 //!
-//! The entries of a turn are a JSON array. While it is written, every part of it that grows too large is taken out and
-//! `null` is left in its place; what was taken out may itself have parts that were. So a value that
+//! The entries of a turn are a JSON array. While serde writes it, the splitter takes every value out that
+//! grows too large, and leaves `null` in its place; such a part may itself have parts. So a value that
 //! passes through ten steps is stored once, also when steps put it into objects of their own.
 //!
-//! Packed bytes are the JSON, and before it, when anything was taken out, a line with the place and
-//! the hash of each part: `@<offset>:<hash>,…`. No JSON begins with `@`, and no value can look like
-//! a part, because parts are told by their place and not by what stands there.
+//! Packed bytes are the JSON, and before it, when parts were taken out, a line with the offset and
+//! the hash of each: `@<offset>:<hash>,…`. No JSON begins with `@`. No value can look like a part,
+//! because the offset tells a part, and not the value there.
 //!
-//! In the file, packed bytes that are not short are compressed ([`compressed`]): what a step answered is
-//! what later ones are called with, so a journal says most things several times.
+//! In the file, packed bytes that are not short are compressed ([`compressed`]): the result of a step is
+//! the argument of later ones, so a journal repeats most values.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -27,24 +27,23 @@ use sha2::{Digest as _, Sha256};
 /// SHA-256.
 pub(super) type Hash = [u8; 32];
 
-/// The line before the JSON grows by about so much with each part.
+/// Each part adds about so much to the line before the JSON.
 const PART_BYTES: usize = 80;
 
-/// Room for the entries of a usual turn. A little more, and glibc's allocator counts it among the large
-/// ones, for each of which it tidies up.
+/// Room for the entries of a usual turn. glibc's allocator handles larger blocks more slowly.
 const TURN_BYTES: usize = 960;
 
-/// More than this is large.
+/// Larger packed bytes count as large.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Less than this is as quickly written as it is compressed.
+/// Fewer bytes are as quickly written as compressed.
 const COMPRESSED_BYTES_MIN: usize = 1_024;
 
-/// What compressed bytes begin with; behind it stand the length of what they are made of, and a block of
-/// LZ4. No packed bytes begin so.
+/// The first of compressed bytes; the length of the packed bytes and a block of LZ4 follow. Packed bytes
+/// never begin with it.
 const COMPRESSED: u8 = b'~';
 
-/// No byte of a block of LZ4 becomes more bytes than this.
+/// A byte of an LZ4 block expands to this many at most.
 const GROWTH_MAX: usize = 255;
 
 /// Packed bytes and the parts that were taken out of them, at any depth.
@@ -55,7 +54,7 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Whether what was packed takes much room.
+    /// Whether it holds large values.
     pub(super) fn is_large(&self) -> bool {
         self.bytes.len() > LARGE_BYTES || !self.parts.is_empty()
     }
@@ -65,7 +64,7 @@ pub(super) fn hash(bytes: &[u8]) -> Hash {
     Sha256::digest(bytes).into()
 }
 
-/// Packed bytes as they stand in the file.
+/// Packed bytes as the file holds them.
 pub(super) fn compressed(packed: &[u8]) -> Cow<'_, [u8]> {
     let Ok(length) = u32::try_from(packed.len()) else { return packed.into() };
     if packed.len() < COMPRESSED_BYTES_MIN {
@@ -83,13 +82,13 @@ pub(super) fn compressed(packed: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Packed bytes, of what stands in the file.
+/// Packed bytes from those in the file.
 fn expanded(stored: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     let Some((&COMPRESSED, rest)) = stored.split_first() else { return Ok(stored.into()) };
     let wrong = || "it cannot be expanded".to_owned();
     let (length, block) = rest.split_first_chunk().ok_or_else(wrong)?;
     let length = u32::from_le_bytes(*length) as usize;
-    // Whoever wrote it may have been wrong about what it takes.
+    // A damaged length must not allocate gigabytes.
     if length > block.len().saturating_mul(GROWTH_MAX) {
         return Err(wrong());
     }
@@ -100,8 +99,8 @@ fn expanded(stored: &[u8]) -> Result<Cow<'_, [u8]>, String> {
     }
 }
 
-/// Packs entries, or anything else; parts of them of `part_bytes_min` bytes or more are taken out.
-/// Most entries are smaller than that as a whole: these are just written.
+/// Packs entries; values of `part_bytes_min` bytes or more become parts. Most entries are smaller as a
+/// whole, and are just written.
 pub(super) fn pack(what: &[impl Serialize], part_bytes_min: usize) -> Packed {
     let mut text = Vec::with_capacity(TURN_BYTES);
     text.push(b'[');
@@ -152,19 +151,19 @@ impl io::Write for Bounded<'_> {
 fn pack_large(what: &impl Serialize, written: &RefCell<Written>, part_bytes_min: usize) {
     let splitter = Splitter { written, part_bytes_min, open: Vec::new(), in_key: false };
     let mut serializer = serde_json::Serializer::with_formatter(Writer(written), splitter);
-    what.serialize(&mut serializer).expect("what is stored has a form in JSON");
+    what.serialize(&mut serializer).expect("entries have a form in JSON");
 }
 
-/// What stands there so far.
+/// The text and its parts so far.
 #[derive(Default)]
 struct Written {
     text: Vec<u8>,
-    /// Where a part was taken out of the text.
+    /// The offset of each part.
     places: Vec<(usize, Hash)>,
     parts: BTreeMap<Hash, Vec<u8>>,
 }
 
-/// The text as serde sees it; the splitter cuts it behind its back.
+/// Serde's view of the text, which the splitter shortens.
 struct Writer<'a>(&'a RefCell<Written>);
 
 impl io::Write for Writer<'_> {
@@ -186,9 +185,9 @@ impl io::Write for Writer<'_> {
 struct Splitter<'a> {
     written: &'a RefCell<Written>,
     part_bytes_min: usize,
-    /// Where each value that is being written began, and how many places there were then.
+    /// Where each open value began, and how many places there were then.
     open: Vec<(usize, usize)>,
-    /// A key cannot be taken out.
+    /// A key is never a part.
     in_key: bool,
 }
 
@@ -198,12 +197,12 @@ impl Splitter<'_> {
         self.open.push((written.text.len(), written.places.len()));
     }
 
-    /// Takes out the value that just ended, if it is large.
+    /// Makes the value that just ended a part, if it is large.
     fn close(&mut self) {
         let Some((start, places)) = self.open.pop() else { return };
         let mut written = self.written.borrow_mut();
         let size = written.text.len() - start + (written.places.len() - places) * PART_BYTES;
-        // An entry is never taken out: it is different each time.
+        // A whole entry is never a part: no two are equal.
         if size < self.part_bytes_min || self.in_key || self.open.is_empty() {
             return;
         }
@@ -284,7 +283,7 @@ fn with_places(places: &[(usize, Hash)], text: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Makes packed bytes into a value again. Parts are asked for once each and then shared.
+/// Packed bytes → value. Finds each part once, and shares it.
 pub(super) struct Unpacker<F> {
     /// The packed bytes of a part, by its hash.
     pub(super) find: F,
@@ -296,7 +295,7 @@ impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
         Unpacker { find, known: BTreeMap::new() }
     }
 
-    /// What stands in the file as these bytes.
+    /// The value of these bytes from the file.
     pub(super) fn unpack(&mut self, stored: &[u8]) -> Result<Value, String> {
         let packed = expanded(stored)?;
         let text = std::str::from_utf8(&packed).map_err(|error| error.to_string())?;
@@ -318,7 +317,7 @@ impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
         }
         let bytes = (self.find)(name)?;
         if hash(&bytes) != *name {
-            return Err("a large value is not what was stored".to_owned());
+            return Err("a large value is damaged".to_owned());
         }
         let value = self.unpack(&bytes)?;
         self.known.insert(*name, value.clone());
@@ -326,7 +325,7 @@ impl<F: FnMut(&Hash) -> Result<Vec<u8>, String>> Unpacker<F> {
     }
 }
 
-/// Where parts were taken out.
+/// The offset and the hash of each part.
 type Places = Vec<(u32, Hash)>;
 
 /// The line before the JSON, and the JSON.
@@ -352,7 +351,7 @@ fn from_hex(hex: &str) -> Option<Hash> {
     Some(hash)
 }
 
-/// The value with its parts where they were.
+/// The value with its parts in their places.
 fn fill(node: &Node, parts: &BTreeMap<u32, Value>) -> Value {
     if let Some(part) = parts.get(&node.span.start) {
         return part.clone();
@@ -414,7 +413,7 @@ mod tests {
         assert!(wrapped.bytes.len() < 200);
     }
 
-    /// What is written twice takes little room, and reads back.
+    /// Repeated values take little room, and read back.
     #[test]
     fn long_bytes_are_compressed() {
         let value = Value::from(vec![sample(); 20]);
@@ -430,9 +429,9 @@ mod tests {
         assert_eq!(*compressed(&random), *random, "what does not become shorter stays");
     }
 
-    /// R1: nothing is taken at its word, and nothing panics.
+    /// R1: damaged bytes are refused without a panic.
     #[test]
-    fn what_cannot_be_expanded_is_refused() {
+    fn damaged_bytes_are_not_expanded() {
         let packed = round(&Value::from(vec![sample(); 20]), 1_000_000).bytes;
         let stored = compressed(&packed).into_owned();
         for cut in 0..stored.len() {

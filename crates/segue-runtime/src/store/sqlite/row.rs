@@ -1,9 +1,9 @@
-//! The row of a run: what is known of it without its journal, and proof that it is what was written.
+//! The row of a run: its name, owner and status, under a checksum.
 //!
-//! A journal that lost its last turns is still a journal. So it is also written how long it is and
-//! what its last hash is, beside the journal and under a checksum that is held against it whenever
-//! it is read. Of a run that is over this stands in its row. Of one that is under way it stands in a
-//! small row of its own, which every turn writes; the large one is left alone meanwhile.
+//! A journal that lost its last turns is still a chain. So the store also writes its length and last
+//! hash, under a checksum that every reader compares. The row of an ended run holds them. Those of an
+//! unfinished run are in a small row of the table `standing`, which every transaction with a turn of it
+//! replaces; the large row stays as it is meanwhile.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use super::error::SqliteError;
 use super::pack::Hash;
 use crate::store::{RunRow, StoreError};
 
-/// A run, from its row and from how it stands.
+/// A run, from its two rows.
 #[derive(Clone, Debug)]
 pub(super) struct StoredRun {
     pub(super) number: i64,
@@ -29,16 +29,16 @@ pub(super) struct StoredRun {
     pub(super) head: Hash,
     /// The number of its last turn. No checksum: a wrong one leads to a turn with a wrong hash.
     pub(super) last: i64,
-    /// Whether it stands in the table `standing`.
+    /// Whether its status is in the table `standing`.
     pub(super) is_apart: bool,
-    /// Its length when it was taken from a process that died; none as soon as it settles something.
+    /// Its length when a process took it over from a dead one; none as soon as it makes progress.
     pub(super) claim: Option<u64>,
 }
 
-/// In the place of the last hash, in the row of a run that stands apart.
+/// Instead of the last hash, in the row of a run whose status is in `standing`.
 const APART: Hash = [0; 32];
 
-/// In the place of the last hash of a run that lost entries: nothing can follow it.
+/// Instead of the last hash of a run that lost entries: no turn can follow it.
 const LOST: Hash = [0xff; 32];
 
 const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, started_ms,
@@ -48,11 +48,11 @@ const COLUMNS: &str = "run.number, run_id, name, run.status, plan_hash, bundle, 
 
 const STANDING: &str = "LEFT JOIN standing ON standing.run = run.number";
 
-/// Enough against chance. Whoever wants to deceive can write any checksum.
+/// Enough against chance. It does not protect from a person who changes the file on purpose.
 type ShortSum = [u8; 8];
 
 impl StoredRun {
-    /// The hash as it stands in the row.
+    /// The hash that the row holds.
     fn head_in_row(&self) -> &Hash {
         if self.is_apart { &APART } else { &self.head }
     }
@@ -82,12 +82,12 @@ impl StoredRun {
         add(self.head_in_row());
         add(row.owner.as_deref().unwrap_or_default().as_bytes());
         add(&row.epoch.to_le_bytes());
-        // Rows from before there were callers keep their checksums.
+        // Rows from before version 5 keep their checksums.
         if let Some(caller) = &row.caller {
             add(caller.principal.as_bytes());
             add(caller.toolset.as_deref().map_or(&[0xff][..], str::as_bytes));
         }
-        // Nor do those that were never taken from anybody who died.
+        // So do rows of runs that no process took over from a dead one.
         if self.claim.is_some() || row.set_aside.is_some() {
             add(&claims.to_le_bytes());
             add(&self.claim.unwrap_or(0).to_le_bytes());
@@ -120,10 +120,10 @@ impl StoredRun {
             what,
         };
         let read = StoredRun::columns(from).and_then(|stored| stored.read_status(from));
-        let stored =
-            read.map_err(|what| damaged(0, format!("its row cannot be trusted: {what}")))?;
+        let stored = read.map_err(|what| damaged(0, format!("its row is damaged: {what}")))?;
         if stored.head == LOST {
-            let what = "what was written next is lost: the log that held it was damaged".to_owned();
+            let what =
+                "the entries that follow are lost: the log that held them was damaged".to_owned();
             return Err(damaged(stored.row.length, what));
         }
         Ok(stored)
@@ -150,16 +150,16 @@ impl StoredRun {
         let (number, bundle, last) = (get(from, 0)?, get(from, 5)?, get(from, 14)?);
         let stored = StoredRun { number, row, bundle, head, last, is_apart: head == APART, claim };
         if stored.checksum_with(claims) != get::<Hash>(from, 13)? {
-            return Err("the checksum does not fit".to_owned());
+            return Err("the checksum does not match".to_owned());
         }
         Ok(stored)
     }
 
-    /// The same run as it stands now.
+    /// The same run with its current status.
     fn read_status(mut self, from: &Row<'_>) -> Result<StoredRun, String> {
         let found: Option<String> = get(from, 15)?;
         if found.is_some() != self.is_apart {
-            return Err("how it stands is missing, or written twice".to_owned());
+            return Err("its status is missing, or there twice".to_owned());
         }
         let Some(found) = found else { return Ok(self) };
         self.row.status = status(&found)?;
@@ -168,12 +168,12 @@ impl StoredRun {
         self.head = get(from, 18)?;
         self.last = get(from, 19)?;
         if self.status_checksum() != get::<ShortSum>(from, 20)? {
-            return Err("the checksum of how it stands does not fit".to_owned());
+            return Err("the checksum of its status does not match".to_owned());
         }
         Ok(self)
     }
 
-    /// The run of this name, as the index knows it.
+    /// The run of this id, by the index.
     pub(super) fn indexed(
         connection: &Connection,
         run_id: &str,
@@ -184,8 +184,8 @@ impl StoredRun {
         Ok(found.transpose()?)
     }
 
-    /// The run of this name. That there is none is believed only when the table says so too: an
-    /// index that was damaged has forgotten a run, and must not make it disappear.
+    /// The run of this id. When the index has none, the table decides: a damaged index must not make a run
+    /// disappear.
     pub(super) fn find(
         connection: &Connection,
         run_id: &Arc<str>,
@@ -204,8 +204,8 @@ impl StoredRun {
         }
     }
 
-    /// The runs from `sql`, which goes on behind `SELECT … FROM …`, as long as `each` wants more.
-    /// They are read from the table, whatever indexes say.
+    /// The runs from `sql`, which follows `SELECT … FROM …`, as long as `each` wants more. Reads the
+    /// table and no index.
     pub(super) fn scan(
         connection: &Connection,
         sql: &str,
@@ -259,8 +259,8 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Writes what may change of a row. When it ended stands in two indexes, which are left alone
-    /// unless it is another time than `ended_before`.
+    /// Writes what may change of a row. Two indexes hold the time of its end, and are left alone unless it
+    /// differs from `ended_before`.
     pub(super) fn update(
         &self,
         connection: &Connection,
@@ -293,7 +293,7 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Writes how a run that stands apart stands now.
+    /// Writes the status of an unfinished run.
     pub(super) fn update_status(&self, connection: &Connection) -> Result<(), SqliteError> {
         let sql = "INSERT OR REPLACE INTO standing
                        (run, status, updated_ms, length, hash, last, checksum)
@@ -311,7 +311,7 @@ impl StoredRun {
         Ok(())
     }
 
-    /// Marks a run whose last entries are lost. Whoever reads it is told.
+    /// Marks a run whose last entries are lost: every reader gets an error.
     pub(super) fn mark_lost(mut self, connection: &Connection) -> Result<(), SqliteError> {
         self.head = LOST;
         if self.is_apart {
@@ -321,8 +321,8 @@ impl StoredRun {
         }
     }
 
-    /// From now on it stands in its row.
-    pub(super) fn settle(&mut self, connection: &Connection) -> Result<(), SqliteError> {
+    /// Moves its status into its row, which the caller writes next.
+    pub(super) fn merge_status(&mut self, connection: &Connection) -> Result<(), SqliteError> {
         let sql = "DELETE FROM standing WHERE run = ?1";
         connection.prepare_cached(sql)?.execute([self.number])?;
         self.is_apart = false;
@@ -330,9 +330,9 @@ impl StoredRun {
     }
 }
 
-/// A run that the table and its indexes do not agree about.
+/// A run on which the table and its indexes disagree.
 pub(super) fn unknown_run(run_id: Arc<str>) -> StoreError {
-    let what = "the table of runs and its index do not agree".to_owned();
+    let what = "the table of runs and its index disagree".to_owned();
     StoreError::Damaged { run_id, seq: 0, what }
 }
 
@@ -341,22 +341,22 @@ fn caller(
     toolset: Option<Arc<str>>,
 ) -> Result<Option<Caller>, String> {
     match (principal, toolset) {
-        // What it may expand to is asked of the journal alone.
+        // Only the journal says within which toolset it may expand.
         (Some(principal), toolset) => Ok(Some(Caller { principal, toolset, expands_within: None })),
         (None, None) => Ok(None),
         (None, Some(_)) => Err("a toolset without a caller".to_owned()),
     }
 }
 
-fn status(word: &str) -> Result<RunStatus, String> {
-    RunStatus::parse(word).ok_or_else(|| "no such status".to_owned())
+fn status(text: &str) -> Result<RunStatus, String> {
+    RunStatus::parse(text).ok_or_else(|| "no such status".to_owned())
 }
 
 fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, String> {
     row.get(column).map_err(|error| error.to_string())
 }
 
-/// SQLite has no unsigned numbers. Times, lengths and epochs stay far below the half that it has.
+/// SQLite has only signed numbers. Times, lengths and epochs stay far below their maximum.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

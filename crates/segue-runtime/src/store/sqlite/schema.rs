@@ -1,4 +1,4 @@
-//! The file: its tables, its settings, and how it came to be what it is.
+//! The file: its tables, settings and migrations.
 
 use std::fs::OpenOptions;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -13,24 +13,26 @@ use super::ack_log;
 use super::error::{SqliteError, broken};
 use crate::store::private_files::make_file;
 
-/// How long another process may hold the file. Runs try again for longer; a person is told.
+/// How long to wait for another process that holds the lock of the file. Runs retry for longer; a command
+/// reports it.
 pub(super) const BUSY_WAIT: Duration = Duration::from_secs(4);
 
-/// Pages in the log before whoever writes moves them into the file. Others do so much sooner; this
-/// keeps the log short when they never find a moment in which nobody writes.
+/// Pages in the log before the writer itself takes a checkpoint. The checkpoint thread does so much
+/// sooner; this bounds the log when runs write without a pause, because SQLite reuses it only after a
+/// checkpoint of all of it.
 const CHECKPOINT_PAGES: u32 = 8_000;
 
-/// Pages that the log has room for from the beginning.
+/// Pages that a preallocated log has room for.
 const LOG_PAGES: u32 = 2_048;
 
-/// Pages that are free before it is worth the while to give them back.
+/// Free pages that are worth giving back to the disk.
 const PAGES_FREE_MIN: i64 = 256;
 
-/// Memory for pages, in kibibytes: those that many runs write at the same time.
+/// Memory for pages in KiB: enough for those that many runs write at once.
 const CACHE_KIB: i32 = 16 * 1_024;
 
-/// Each makes the tables of its number from those of the number before. What was released is not
-/// changed any more.
+/// Each makes the tables of its version from those of the version before. A released migration never
+/// changes.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE run (
@@ -150,7 +152,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE run ADD COLUMN principal TEXT;
     ALTER TABLE run ADD COLUMN toolset TEXT;
 ",
-    // Turns may be compressed.
+    // From here on turns may be compressed.
     "",
     "
     CREATE TABLE commits (
@@ -169,26 +171,24 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The version that this Segue writes, kept in the file as `user_version`. It covers the journal's
-/// form too.
+/// The version that this Segue writes, in the file's `user_version`. It covers the format of entries,
+/// too.
 pub(super) const VERSION: usize = MIGRATIONS.len();
 
 /// Marks the file as ours: `Segu`.
 const APPLICATION_ID: i32 = 0x5365_6775;
 
-/// What a store is opened with.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// Values of this size and more stand beside the journal, once.
+    /// Values of this size and more are stored once, outside their turns.
     pub value_bytes_max: usize,
-    /// The size of a page, when the file is made.
+    /// The size of a page of a new file.
     pub page_bytes: u32,
-    /// Pages that the file may have.
+    /// Pages of the file at most.
     pub pages_max: Option<u32>,
-    /// Commits after which the process is one that writes a lot: its log is made long.
-    pub commits_until_long_log: u64,
-    /// Whoever is alone writes by itself, and holds up everything else on its thread, as long as that
-    /// takes no longer than this.
+    /// A lone run writes on its own thread, and delays everything else there, as long as a commit takes no
+    /// longer than this.
     pub alone_max: Duration,
 }
 
@@ -199,13 +199,12 @@ impl Default for SqliteOptions {
             value_bytes_max: limits.journal_value_bytes_max,
             page_bytes: 4_096,
             pages_max: None,
-            commits_until_long_log: 16,
             alone_max: Duration::from_millis(1),
         }
     }
 }
 
-/// The connection that writes. Makes the file when there is none, and brings its tables up to date.
+/// Opens the connection that writes. Creates the file when there is none, and migrates its tables.
 pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connection, SqliteError> {
     make_file(path);
     let mut connection = Connection::open(path)?;
@@ -216,10 +215,10 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
     connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
     connection.pragma_update(None, "cell_size_check", true)?;
-    // As far as that costs no writing; forgetting asks for more.
+    // Overwrites deleted content where that costs no extra write; deleting a run turns it on fully.
     connection.pragma_update(None, "secure_delete", "fast")?;
-    // What the log holds is durable; moving it at the end of every short process would cost more
-    // than the process.
+    // The log is durable; a checkpoint at the end of every short process would cost more than the
+    // process. `Writer` takes one when it ends.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     prepare_once(&connection)?;
     migrate(&mut connection)?;
@@ -229,8 +228,8 @@ pub(super) fn open_writer(path: &Path, options: &SqliteOptions) -> Result<Connec
     Ok(connection)
 }
 
-/// The connection that moves what is in the log into the file.
-pub(super) fn open_merger(path: &Path) -> Result<Connection, SqliteError> {
+/// Opens the connection that takes checkpoints.
+pub(super) fn open_checkpointer(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -238,16 +237,16 @@ pub(super) fn open_merger(path: &Path) -> Result<Connection, SqliteError> {
     Ok(connection)
 }
 
-/// How the log is merged.
+/// How to take a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CheckpointMode {
-    /// As far as nobody has to wait.
+    /// As far as no reader or writer has to wait.
     Passive,
-    /// All of it, and the log is empty then, if nobody is in the way at this moment.
+    /// Completely, and empties the log, if no reader or writer is active at this moment.
     Truncate,
 }
 
-/// Moves what is in the log into the file; the answer is whether all of it is there.
+/// Moves pages from the log into the file; returns whether the file has all of them now.
 pub(super) fn checkpoint(
     connection: &Connection,
     how: CheckpointMode,
@@ -264,9 +263,9 @@ pub(super) fn checkpoint(
     Ok(!is_busy && log == merged)
 }
 
-/// The connection that writes, to the newest state that can be read. SQLite puts a log before the
-/// file also when what follows in it is damaged and the file is newer: then the file counts, and the
-/// log is moved out of the way.
+/// Opens the connection that writes, on the newest state that can be read. SQLite prefers its log to the
+/// file, also when the log is damaged early and the file is newer. Then the file counts, and the log is
+/// renamed to `FILE-wal-damaged`.
 pub(super) fn open_newest(
     path: &Path,
     options: &SqliteOptions,
@@ -288,7 +287,7 @@ pub(super) fn open_newest(
     open_writer(path, options)
 }
 
-/// How many commits are in the file, whatever its log says.
+/// How many commits the file has counted without its log.
 fn commits_in_file(path: &Path) -> Option<u64> {
     const NAME: &AsciiSet = &CONTROLS.add(b'%').add(b'?').add(b'#');
     let uri = format!("file:{}?immutable=1", utf8_percent_encode(path.to_str()?, NAME));
@@ -296,7 +295,7 @@ fn commits_in_file(path: &Path) -> Option<u64> {
     ack_log::commits(&Connection::open_with_flags(uri, flags).ok()?).ok()
 }
 
-/// A connection that only reads.
+/// Opens a connection that only reads.
 pub(super) fn open_reader(path: &Path) -> Result<Connection, SqliteError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -308,16 +307,16 @@ pub(super) fn open_reader(path: &Path) -> Result<Connection, SqliteError> {
     Ok(connection)
 }
 
-/// Statements are prepared once. Without the guarantee SQLite plans some of them anew for every
-/// value that they are given, because of the indexes that are partial.
+/// Prepares each statement once. Without this guarantee SQLite plans some statements anew for every
+/// value, because of the partial indexes.
 fn prepare_once(connection: &Connection) -> Result<(), SqliteError> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(())
 }
 
-/// Gives space back to the disk when half of the file and more is free, else it is kept for what
-/// comes. Everybody who writes waits meanwhile. What was forgotten is not in the log either then.
+/// Gives space back to the disk when half of the file or more is free; writers wait meanwhile. Empties
+/// the log in any case, so that it holds nothing of deleted runs.
 pub(super) fn shrink(path: &Path) -> Result<(), SqliteError> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_WAIT)?;
@@ -330,7 +329,7 @@ pub(super) fn shrink(path: &Path) -> Result<(), SqliteError> {
     let length = std::fs::metadata(&log).map_or(0, |known| known.len());
     connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
     if length >= log_bytes(&connection)? {
-        // Somebody writes a lot.
+        // It was preallocated, because a process writes a lot.
         preallocate_log(&connection, path)?;
     }
     Ok(())
@@ -339,12 +338,12 @@ pub(super) fn shrink(path: &Path) -> Result<(), SqliteError> {
 fn migrate(connection: &mut Connection) -> Result<(), SqliteError> {
     let version = |connection: &Connection| -> Result<usize, SqliteError> {
         let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-        usize::try_from(version).map_err(|_| broken(format!("version {version} is no version")))
+        usize::try_from(version).map_err(|_| broken(format!("its version is {version}")))
     };
     if version(connection)? == VERSION {
         return Ok(());
     }
-    // Two processes may come here at once; the second finds nothing left to do.
+    // Two processes may migrate at once; the second finds nothing to do.
     let transaction =
         connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let found = version(&transaction)?;
@@ -354,7 +353,7 @@ fn migrate(connection: &mut Connection) -> Result<(), SqliteError> {
         return Err(broken(message));
     };
     if found == 0 && !is_ours(&transaction)? {
-        return Err(broken("it is a database of something else".to_owned()));
+        return Err(broken("it is a database of another program".to_owned()));
     }
     missing.iter().try_for_each(|migration| transaction.execute_batch(migration))?;
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -363,7 +362,8 @@ fn migrate(connection: &mut Connection) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// Whether a file without a version has nothing of anybody else in it. Checkpoints may be there.
+/// Whether a file without a version has no tables of another program. Those of the checkpoint tools may
+/// be there.
 fn is_ours(connection: &Connection) -> Result<bool, SqliteError> {
     let sql = "SELECT count(*) FROM sqlite_schema WHERE name NOT LIKE 'checkpoint%'
                AND tbl_name NOT LIKE 'checkpoint%'";
@@ -371,21 +371,21 @@ fn is_ours(connection: &Connection) -> Result<bool, SqliteError> {
     Ok(others == 0)
 }
 
-/// The name of a file beside the store's.
+/// A file beside the store's.
 pub(super) fn sibling_path(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-/// How long the log gets.
+/// The length of a preallocated log.
 fn log_bytes(connection: &Connection) -> Result<u64, SqliteError> {
     let page: u32 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
     Ok(u64::from(page + 24) * u64::from(LOG_PAGES))
 }
 
-/// Makes the log as long as it will get, while nobody else writes. A sync of bytes in the middle of
-/// a file is several times faster than one that also makes the file longer.
+/// Makes the log as long as it will get, under the write lock. A sync in the middle of a file is several
+/// times faster than one that also makes the file longer.
 pub(super) fn preallocate_log(connection: &Connection, path: &Path) -> Result<(), SqliteError> {
     let wanted = log_bytes(connection)?;
     connection.execute_batch("BEGIN IMMEDIATE")?;
@@ -394,8 +394,7 @@ pub(super) fn preallocate_log(connection: &Connection, path: &Path) -> Result<()
     done.map_err(|error| SqliteError::Unavailable(error.to_string()))
 }
 
-/// Zeros behind the end mean nothing to SQLite: it reads the log up to the first frame that does
-/// not fit.
+/// SQLite ignores zeros behind the end: it reads the log up to the first frame that does not match.
 fn preallocate(log: &Path, wanted: u64) -> std::io::Result<()> {
     let mut file = OpenOptions::new().append(false).write(true).open(log)?;
     let length = file.seek(SeekFrom::End(0))?;
@@ -403,7 +402,7 @@ fn preallocate(log: &Path, wanted: u64) -> std::io::Result<()> {
         let mut zeros = std::io::repeat(0).take(wanted - length);
         let filled = std::io::copy(&mut zeros, &mut file).and_then(|_| file.sync_all());
         if filled.is_err() {
-            // Others need the space more.
+            // The disk is full: other files need the space more.
             file.set_len(length)?;
         }
         filled?;

@@ -1,41 +1,44 @@
-//! One writer: it writes for all that wait, in one transaction, and syncs once.
+//! The one writer: it writes every queued request in one transaction, and syncs once (group commit).
 //!
-//! SQLite has one writer at a time anyway. A thread of our own makes the queue visible, and what is
-//! in it when a sync ends goes into the next one. A run that is alone has nobody to share a sync
-//! with, and waking a thread and being woken by it takes a third of what a fast sync takes. So it
-//! writes on the thread that it is on while the writer is idle, as long as syncs are fast.
+//! SQLite has one writer at a time anyway. A queue of our own makes that visible: the requests that
+//! arrive during one sync go into the next transaction together. A lone run has no other run to share
+//! a sync with, and two hand-overs between threads cost a third of a fast sync. So it writes on its
+//! own thread while the writer is idle, through the same code, as long as syncs are fast.
 //!
-//! A second thread moves what is committed from SQLite's log into the file, on a connection of its
-//! own: no run waits for it.
+//! A second thread moves committed pages from SQLite's log into the file (a checkpoint), on a
+//! connection of its own that no run waits for.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::ack_log::AckLog;
-use super::append_batch::AppendBatch;
 use super::error::SqliteError;
 use super::run_cache::RunCache;
 use super::schema::{CheckpointMode, SqliteOptions, checkpoint, preallocate_log};
 use crate::store::{StoreError, StoreFigures};
 
-/// Requests that are written together at most, so that the first one does not wait for ever.
+/// Requests in one transaction at most, so that the first one does not wait too long.
 const TOGETHER_MAX: usize = 1_024;
 
-/// The log is merged into the file so long after a commit, or after so many of them.
+/// A checkpoint follows so long after a commit, or after so many commits.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 const CHECKPOINT_COMMITS: u64 = 1_000;
 
-/// Something to write, and somebody who waits for it.
+/// After so many commits a process is one that writes a lot, and gets a log of full length.
+const COMMITS_UNTIL_LONG_LOG: u64 = 16;
+
+/// A write, and the task that waits for it.
 trait Request: Send {
-    /// Writes it. May be called again after a transaction that failed.
+    /// Writes. Called once more after a transaction that failed.
     fn write(&mut self, cache: &mut RunCache) -> Result<(), SqliteError>;
-    /// Says that it is durable, or why not.
+    /// Tells the task that the write is durable, or why not.
     fn answer(self: Box<Self>, result: Result<(), StoreError>);
 }
 
@@ -51,7 +54,7 @@ impl<T: Send, F: FnMut(&mut RunCache) -> Result<T, SqliteError> + Send> Request
     fn write(&mut self, cache: &mut RunCache) -> Result<(), SqliteError> {
         self.done = Some(match (self.work)(cache) {
             Ok(value) => Ok(value),
-            // It has changed nothing, so the others in the transaction go on.
+            // A refused request changed nothing, so the others in the transaction go on.
             Err(SqliteError::Refused(error)) => Err(error),
             Err(fault) => return Err(fault),
         });
@@ -60,8 +63,8 @@ impl<T: Send, F: FnMut(&mut RunCache) -> Result<T, SqliteError> + Send> Request
 
     fn answer(self: Box<Self>, result: Result<(), StoreError>) {
         let QueuedWrite { done, reply, .. } = *self;
-        let done = result.and_then(|()| done.expect("what was committed was written before"));
-        // Whoever asked may have gone; it is written nevertheless.
+        let done = result.and_then(|()| done.expect("a commit follows the write"));
+        // The task may have been dropped; the write stands.
         let _ = reply.send(done);
     }
 }
@@ -69,9 +72,9 @@ impl<T: Send, F: FnMut(&mut RunCache) -> Result<T, SqliteError> + Send> Request
 #[derive(Default)]
 struct Queue {
     posted: Vec<Box<dyn Request>>,
-    /// Whether the thread is to write what is posted. Else whoever posted it is about to.
-    is_left: bool,
-    /// Whether nothing more will come.
+    /// Whether the writer thread is to write the posted requests. Else the task that posted them may.
+    is_handed_over: bool,
+    /// Whether the store is closing: nothing more comes.
     is_closed: bool,
 }
 
@@ -80,122 +83,107 @@ struct Shared {
     path: PathBuf,
     options: SqliteOptions,
     queue: Mutex<Queue>,
-    /// Tells the thread that writes that there is something to do.
-    news: Condvar,
-    /// Tells the thread that merges the log that there is something in it.
+    /// Wakes the writer thread.
+    handed_over: Condvar,
+    /// Wakes the checkpoint thread.
     committed: Condvar,
-    /// Whoever has it writes.
+    /// The connection that writes. Its holder is the writer.
     cache: Mutex<RunCache>,
-    /// Writes down what is acknowledged.
-    witness: OnceLock<Arc<AckLog>>,
-    /// Commits that the log was last merged after.
-    merged: AtomicU64,
+    ack_log: OnceLock<Arc<AckLog>>,
     commits: AtomicU64,
-    /// Time that commits took.
+    /// Commits before the last checkpoint.
+    checkpointed: AtomicU64,
+    /// Time that all commits took.
     nanos: AtomicU64,
-    /// How long the last one took.
-    took: AtomicU64,
+    /// Time that the last commit took.
+    last_nanos: AtomicU64,
 }
 
-/// Whoever panicked has changed nothing: its transaction was not committed.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Closes the queue when the thread ends, whatever ends it: nobody waits for nothing.
+/// Closes the queue when the writer thread ends, also by a panic: no task waits for ever.
 struct CloseOnDrop<'a>(&'a Shared);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
-        let mut queue = lock(&self.0.queue);
+        let mut queue = self.0.queue.lock();
         queue.is_closed = true;
         queue.posted.clear();
     }
 }
 
 impl Shared {
-    /// Puts something into the queue. When that is closed the request goes, which whoever waits will
-    /// see.
+    /// Queues a request. A closed queue drops it, and so its reply.
     fn post(&self, request: Box<dyn Request>) {
-        let mut queue = lock(&self.queue);
+        let mut queue = self.queue.lock();
         if !queue.is_closed {
             queue.posted.push(request);
         }
     }
 
-    /// Leaves what is posted to the thread.
+    /// Leaves the posted requests to the writer thread.
     fn hand_over(&self) {
-        let mut queue = lock(&self.queue);
-        if !queue.is_left && (!queue.posted.is_empty() || queue.is_closed) {
-            queue.is_left = true;
-            self.news.notify_one();
+        let mut queue = self.queue.lock();
+        if !queue.is_handed_over && (!queue.posted.is_empty() || queue.is_closed) {
+            queue.is_handed_over = true;
+            self.handed_over.notify_one();
         }
     }
 
-    /// Writes what is posted if it is one request and nobody writes; the answer is whether nothing is
-    /// left for the thread to do.
-    fn write_alone(&self) -> bool {
-        if Duration::from_nanos(self.took.load(Ordering::Relaxed)) > self.options.alone_max {
-            return false;
+    /// Writes the posted request on this thread, if it is the only one, the writer is idle, and syncs are
+    /// fast.
+    fn write_alone(&self) {
+        let last = Duration::from_nanos(self.last_nanos.load(Ordering::Relaxed));
+        if last > self.options.alone_max {
+            return;
         }
-        let Ok(mut cache) = self.cache.try_lock() else { return false };
-        let mut queue = lock(&self.queue);
-        if queue.posted.len() > 1 || queue.is_left {
-            return false;
+        let Some(mut cache) = self.cache.try_lock() else { return };
+        let mut queue = self.queue.lock();
+        if queue.posted.len() > 1 || queue.is_handed_over {
+            return;
         }
-        // The thread may have been faster.
-        let Some(request) = queue.posted.pop() else { return true };
+        let Some(request) = queue.posted.pop() else { return };
         drop(queue);
-        // Another process may have the file for seconds.
+        // Another process may hold the file's lock for seconds: the writer thread waits for it.
         if cache.begin_at_once() {
             self.write(&mut cache, vec![request]);
-            return true;
+        } else {
+            self.post(request);
         }
-        self.post(request);
-        false
     }
 
-    /// Writes what is left to it, until the queue is closed.
+    /// The writer thread.
     fn write_all(&self) {
         let _closing = CloseOnDrop(self);
-        let mut is_log_long = false;
-        while let Some(posted) = self.wait() {
-            let mut cache = lock(&self.cache);
-            if !is_log_long && self.commits() >= self.options.commits_until_long_log {
-                is_log_long = true;
-                // Without it everything is slower, and nothing else.
-                let _ = preallocate_log(&cache.connection, &self.path);
-            }
-            self.write(&mut cache, posted);
+        while let Some(posted) = self.next_batch() {
+            self.write(&mut self.cache.lock(), posted);
         }
     }
 
-    /// Waits until there is something to write; nothing when there never will be.
-    fn wait(&self) -> Option<Vec<Box<dyn Request>>> {
-        let mut queue = lock(&self.queue);
-        while !queue.is_left || queue.posted.is_empty() {
-            queue.is_left = false;
+    /// Waits for requests; none when the queue is closed and empty.
+    fn next_batch(&self) -> Option<Vec<Box<dyn Request>>> {
+        let mut queue = self.queue.lock();
+        while !queue.is_handed_over || queue.posted.is_empty() {
+            queue.is_handed_over = false;
             if queue.is_closed {
                 return None;
             }
-            queue = self.news.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.handed_over.wait(&mut queue);
         }
         let count = queue.posted.len().min(TOGETHER_MAX);
-        queue.is_left = count < queue.posted.len();
+        queue.is_handed_over = count < queue.posted.len();
         Some(queue.posted.drain(..count).collect())
     }
 
-    /// All in one transaction. When that fails each is tried alone, so that one request that cannot
-    /// be written does not stop the others.
+    /// Writes all requests in one transaction. When that fails, each gets a transaction of its own, so
+    /// that one bad request does not stop the others.
     fn write(&self, cache: &mut RunCache, mut posted: Vec<Box<dyn Request>>) {
         let began = Instant::now();
         let write =
             |cache: &mut RunCache| posted.iter_mut().try_for_each(|request| request.write(cache));
         let result = cache.transaction(write);
         if result.is_ok() {
-            if let Some(witness) = self.witness.get() {
+            if let Some(ack_log) = self.ack_log.get() {
                 let (commit, runs) = cache.committed();
-                witness.note(commit, runs);
+                ack_log.note(commit, runs);
             }
             self.note_commit(began);
         }
@@ -213,74 +201,78 @@ impl Shared {
         self.commits.load(Ordering::Relaxed)
     }
 
+    /// Commits since the last checkpoint.
+    fn pending_commits(&self) -> u64 {
+        self.commits() - self.checkpointed.load(Ordering::Relaxed)
+    }
+
     fn note_commit(&self, began: Instant) {
         let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        self.took.store(nanos, Ordering::Relaxed);
+        self.last_nanos.store(nanos, Ordering::Relaxed);
         self.nanos.fetch_add(nanos, Ordering::Relaxed);
         let commits = self.commits.fetch_add(1, Ordering::Relaxed) + 1;
-        let unmerged = commits - self.merged.load(Ordering::Relaxed);
-        if unmerged == 1 || unmerged == CHECKPOINT_COMMITS {
-            // Held for a moment, so that the thread is not just about to go to sleep.
-            drop(lock(&self.queue));
+        let is_due = [1, CHECKPOINT_COMMITS].contains(&self.pending_commits());
+        if is_due || commits == COMMITS_UNTIL_LONG_LOG {
+            // Under the lock, so that the checkpoint thread is not just about to wait.
+            drop(self.queue.lock());
             self.committed.notify_one();
         }
     }
 
-    /// Merges the log a while after there is something in it, until the queue is closed.
-    fn merge_all(&self, connection: &Connection) {
-        let mut queue = lock(&self.queue);
-        let mut since: Option<Instant> = None;
+    /// The checkpoint thread.
+    fn checkpoint_all(&self, connection: &Connection) {
+        let mut is_log_long = false;
+        let mut queue = self.queue.lock();
         while !queue.is_closed {
-            let unmerged = self.commits() - self.merged.load(Ordering::Relaxed);
-            if unmerged == 0 {
-                since = None;
-                queue = self.committed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            if self.pending_commits() == 0 {
+                self.committed.wait(&mut queue);
                 continue;
             }
-            let waited = since.get_or_insert_with(Instant::now).elapsed();
-            let patience = CHECKPOINT_INTERVAL.saturating_sub(waited);
-            if unmerged < CHECKPOINT_COMMITS && !patience.is_zero() {
-                let waited = self.committed.wait_timeout(queue, patience);
-                queue = waited.unwrap_or_else(PoisonError::into_inner).0;
-                continue;
+            // The commits of one interval share a checkpoint.
+            let due = Instant::now() + CHECKPOINT_INTERVAL;
+            while !queue.is_closed && self.pending_commits() < CHECKPOINT_COMMITS {
+                if !is_log_long && self.commits() >= COMMITS_UNTIL_LONG_LOG {
+                    is_log_long = true;
+                    // A short log makes syncs slower, and nothing else.
+                    let lengthen = || preallocate_log(connection, &self.path);
+                    let _ = MutexGuard::unlocked(&mut queue, lengthen);
+                }
+                if self.committed.wait_until(&mut queue, due).timed_out() {
+                    break;
+                }
             }
-            drop(queue);
-            since = None;
-            self.merge(connection);
-            queue = lock(&self.queue);
+            MutexGuard::unlocked(&mut queue, || self.checkpoint(connection));
         }
     }
 
-    fn merge(&self, connection: &Connection) {
+    fn checkpoint(&self, connection: &Connection) {
         let commit = {
-            let mut cache = lock(&self.cache);
-            if cache.has_counts() {
-                // They are hints: what cannot be written is lost.
-                let _ = cache.transaction(|cache| cache.write_counts_of(1));
-            }
+            let mut cache = self.cache.lock();
+            cache.flush_counts();
             cache.committed().0
         };
         let commits = self.commits();
-        // One that fails is tried again after the next commits.
-        let merged = checkpoint(connection, CheckpointMode::Passive);
-        if let (Ok(true), Some(witness)) = (merged, self.witness.get()) {
-            witness.merged(commit);
+        // After an error the next commits bring the next checkpoint.
+        let is_complete = checkpoint(connection, CheckpointMode::Passive);
+        if let (Ok(true), Some(ack_log)) = (is_complete, self.ack_log.get()) {
+            ack_log.checkpointed(commit);
         }
-        self.merged.store(commits, Ordering::Relaxed);
+        self.checkpointed.store(commits, Ordering::Relaxed);
     }
 }
 
-/// The queue, and who writes what is in it.
+/// The queue of writes and its threads.
 pub(super) struct Writer {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Writer {
-    /// Starts to write at `desk`, and to merge the log on a connection of its own.
+    /// Starts the threads: one writes on the connection of `cache`, one takes checkpoints on
+    /// `checkpointer`.
     pub(super) fn start(
         cache: RunCache,
-        merges: Connection,
+        checkpointer: Connection,
         path: &Path,
         options: &SqliteOptions,
     ) -> Result<Writer, StoreError> {
@@ -288,103 +280,105 @@ impl Writer {
             path: path.to_owned(),
             options: options.clone(),
             queue: Mutex::default(),
-            news: Condvar::new(),
+            handed_over: Condvar::new(),
             committed: Condvar::new(),
             cache: Mutex::new(cache),
-            witness: OnceLock::new(),
-            merged: AtomicU64::new(0),
+            ack_log: OnceLock::new(),
             commits: AtomicU64::new(0),
+            checkpointed: AtomicU64::new(0),
             nanos: AtomicU64::new(0),
-            took: AtomicU64::new(0),
+            last_nanos: AtomicU64::new(0),
         });
-        let started = |thread: std::io::Result<JoinHandle<()>>| {
-            thread.map_err(|error| StoreError::Unavailable { message: error.to_string() })
-        };
-        let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
-        let (writes, merged) = (shared.clone(), shared.clone());
-        let mut writer = Writer { shared, threads: Vec::new() };
-        let writing = thread("segue-store").spawn(move || writes.write_all());
-        writer.threads.push(started(writing)?);
-        let merging = thread("segue-merge").spawn(move || merged.merge_all(&merges));
-        writer.threads.push(started(merging)?);
+        let mut writer = Writer { shared: shared.clone(), threads: Vec::new() };
+        let writing = shared.clone();
+        writer.spawn("segue-store", move || writing.write_all())?;
+        writer.spawn("segue-checkpoint", move || shared.checkpoint_all(&checkpointer))?;
         Ok(writer)
     }
 
-    /// Has what is acknowledged from now on written down there.
-    pub(super) fn set_ack_log(&self, witness: Arc<AckLog>) {
-        // There is one owner, and so one witness.
-        let _ = self.shared.witness.set(witness);
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+        let thread =
+            thread.map_err(|error| StoreError::Unavailable { message: error.to_string() })?;
+        self.threads.push(thread);
+        Ok(())
     }
 
-    /// How it does.
+    /// Notes every commit from now on there, before its tasks hear of it.
+    pub(super) fn set_ack_log(&self, ack_log: Arc<AckLog>) {
+        // A store has one owner, and so one acknowledgement log.
+        let _ = self.shared.ack_log.set(ack_log);
+    }
+
+    /// Its figures.
     pub(super) fn figures(&self) -> StoreFigures {
         StoreFigures {
-            syncs: self.commits(),
+            syncs: self.shared.commits(),
             sync_time: Duration::from_nanos(self.shared.nanos.load(Ordering::Relaxed)),
-            queue: lock(&self.shared.queue).posted.len() as u64,
+            queue: self.shared.queue.lock().posted.len() as u64,
             ..StoreFigures::default()
         }
     }
 
-    /// Times that somebody waited for a sync.
-    pub(super) fn commits(&self) -> u64 {
-        self.shared.commits()
-    }
-
-    /// Has something written that nobody waits for.
-    pub(super) fn post(
+    fn queue<T: Send + 'static>(
         &self,
-        mut work: impl FnMut(&mut RunCache) -> Result<(), SqliteError> + Send + 'static,
-    ) {
-        let (reply, _) = oneshot::channel();
-        let work = move |cache: &mut RunCache| {
-            cache.settle()?;
-            work(cache)
-        };
+        work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
+        let (reply, answer) = oneshot::channel();
         self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
-        self.shared.hand_over();
+        answer
     }
 
-    /// Has something written, and waits until it is durable. `work` refuses before it writes
-    /// anything, and may be called twice.
-    pub(super) async fn write<T: Send + 'static>(
+    /// Has the writer thread write, without waiting for it. `work` refuses before it writes anything,
+    /// and may be called twice.
+    pub(super) fn post<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
-    ) -> Result<T, StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let work = move |cache: &mut RunCache| {
-            cache.settle()?;
+    ) -> oneshot::Receiver<Result<T, StoreError>> {
+        let answer = self.queue(move |cache| {
+            // `work` may read the rows of runs that have turns in this transaction.
+            cache.write_statuses()?;
             work(cache)
-        };
-        self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
+        });
         self.shared.hand_over();
-        answer.await.map_err(gone)?
+        answer
     }
 
-    /// The same for a turn of a run, which writes it by itself when it is alone.
-    pub(super) async fn write_batch(&self, turn: AppendBatch) -> Result<(), StoreError> {
-        let (reply, answer) = oneshot::channel();
-        let work = move |cache: &mut RunCache| turn.write(cache);
-        self.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
-        // The thread writes it also when whoever posted it is not there any more.
-        let left = HandOverOnDrop(&self.shared);
-        // Others on this thread may have something to write too.
+    /// The same, and waits until it is durable.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.post(work).await.map_err(closed)?
+    }
+
+    /// The same for a turn of a run, which this thread writes when it is alone. `work` knows the run
+    /// from the cache.
+    pub(super) async fn write_turn<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut RunCache) -> Result<T, SqliteError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let answer = self.queue(work);
+        // The writer thread writes it also when the caller drops this future.
+        let handing_over = HandOverOnDrop(&self.shared);
+        // Other runs on this thread may have turns to write, too.
         tokio::task::yield_now().await;
-        if self.shared.write_alone() {
-            std::mem::forget(left);
-        } else {
-            drop(left);
-        }
-        answer.await.map_err(gone)?
+        self.shared.write_alone();
+        drop(handing_over);
+        answer.await.map_err(closed)?
     }
 }
 
-/// When the thread is gone the reply goes with it.
-fn gone(_: oneshot::error::RecvError) -> StoreError {
+/// A writer thread that ended drops its replies.
+fn closed(_: oneshot::error::RecvError) -> StoreError {
     StoreError::Unavailable { message: "the store is closed".to_owned() }
 }
 
-/// Something that is left to the thread when this is dropped.
+/// Hands over to the writer thread when dropped.
 struct HandOverOnDrop<'a>(&'a Shared);
 
 impl Drop for HandOverOnDrop<'_> {
@@ -395,21 +389,19 @@ impl Drop for HandOverOnDrop<'_> {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // What is queued is written first; the threads end when the queue does.
-        lock(&self.shared.queue).is_closed = true;
+        // The writer thread empties the queue first.
+        self.shared.queue.lock().is_closed = true;
         self.shared.hand_over();
         self.shared.committed.notify_one();
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
-        let mut cache = lock(&self.shared.cache);
-        if cache.has_counts() {
-            let _ = cache.transaction(|cache| cache.write_counts_of(1));
-        }
-        // What others keep from being merged stands in the log, where it is durable too.
-        let merged = checkpoint(&cache.connection, CheckpointMode::Truncate);
-        if let (Ok(true), Some(witness)) = (merged, self.shared.witness.get()) {
-            witness.settle();
+        let mut cache = self.shared.cache.lock();
+        cache.flush_counts();
+        // Readers of other processes may prevent it: then the log keeps the rest, as durable.
+        let is_complete = checkpoint(&cache.connection, CheckpointMode::Truncate);
+        if let (Ok(true), Some(ack_log)) = (is_complete, self.shared.ack_log.get()) {
+            ack_log.settle();
         }
     }
 }
@@ -422,8 +414,8 @@ mod tests {
     use futures_util::poll;
     use tempfile::TempDir;
 
-    use super::super::run_cache::Counts;
-    use super::super::schema::{BUSY_WAIT, open_merger, open_writer};
+    use super::super::schema::{BUSY_WAIT, open_checkpointer, open_writer};
+    use super::super::statistics::PendingCounts;
     use super::*;
 
     fn writer() -> (TempDir, PathBuf, Writer) {
@@ -431,32 +423,22 @@ mod tests {
         let path = folder.path().join("runs.db");
         let options = SqliteOptions { alone_max: Duration::MAX, ..SqliteOptions::default() };
         let connection = open_writer(&path, &options).unwrap();
-        let cache = RunCache::new(connection, Arc::<Counts>::default());
-        let merges = open_merger(&path).unwrap();
-        let writer = Writer::start(cache, merges, &path, &options).unwrap();
+        let cache = RunCache::new(connection, Arc::<PendingCounts>::default());
+        let checkpointer = open_checkpointer(&path).unwrap();
+        let writer = Writer::start(cache, checkpointer, &path, &options).unwrap();
         (folder, path, writer)
     }
 
-    /// Instead of a turn: says who writes.
-    async fn who_writes(writer: &Writer) -> ThreadId {
-        let (reply, answer) = oneshot::channel();
-        let work = |_: &mut RunCache| Ok(thread::current().id());
-        writer.shared.post(Box::new(QueuedWrite { work, done: None, reply }));
-        let left = HandOverOnDrop(&writer.shared);
-        tokio::task::yield_now().await;
-        if writer.shared.write_alone() {
-            std::mem::forget(left);
-        } else {
-            drop(left);
-        }
-        answer.await.unwrap().unwrap()
+    /// Instead of a turn: tells which thread writes.
+    async fn writing_thread(writer: &Writer) -> ThreadId {
+        writer.write_turn(|_| Ok(thread::current().id())).await.unwrap()
     }
 
     #[tokio::test]
-    async fn a_run_that_is_alone_writes_by_itself() {
+    async fn a_lone_run_writes_on_its_own_thread() {
         let (_folder, _, writer) = writer();
-        assert_eq!(who_writes(&writer).await, thread::current().id());
-        assert_eq!(writer.commits(), 1);
+        assert_eq!(writing_thread(&writer).await, thread::current().id());
+        assert_eq!(writer.figures().syncs, 1);
         let there = writer.write(|_| Ok(thread::current().id())).await.unwrap();
         assert_ne!(there, thread::current().id());
     }
@@ -464,18 +446,18 @@ mod tests {
     #[tokio::test]
     async fn runs_that_write_at_once_share_a_sync() {
         let (_folder, _, writer) = writer();
-        let (one, two) = join(who_writes(&writer), who_writes(&writer)).await;
+        let (one, two) = join(writing_thread(&writer), writing_thread(&writer)).await;
         assert_eq!(one, two);
-        assert_eq!(writer.commits(), 1);
+        assert_eq!(writer.figures().syncs, 1);
     }
 
-    /// A process that has the file holds up what wants to be written, and nothing else.
+    /// A process that holds the file's lock delays writes, and nothing else.
     #[tokio::test]
-    async fn a_file_that_another_has_is_left_to_the_thread() {
+    async fn the_writer_thread_waits_for_a_locked_file() {
         let (_folder, path, writer) = writer();
         let another = rusqlite::Connection::open(&path).unwrap();
         another.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let mut writing = std::pin::pin!(who_writes(&writer));
+        let mut writing = std::pin::pin!(writing_thread(&writer));
         assert!(poll!(&mut writing).is_pending());
         tokio::task::yield_now().await;
         let began = Instant::now();
@@ -486,14 +468,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_any_more_is_written() {
+    async fn a_write_whose_caller_is_gone_is_written() {
         let (_folder, _, writer) = writer();
         {
-            let mut writing = std::pin::pin!(who_writes(&writer));
+            let mut writing = std::pin::pin!(writing_thread(&writer));
             assert!(poll!(&mut writing).is_pending());
         }
         let began = Instant::now();
-        while writer.commits() == 0 {
+        while writer.figures().syncs == 0 {
             assert!(began.elapsed() < Duration::from_secs(20));
             thread::yield_now();
         }

@@ -20,8 +20,7 @@ use segue_core::source::Source;
 use segue_runtime::engine::Engine;
 use segue_runtime::library::Library;
 use segue_runtime::store::{
-    AppendRecord, KeyValueStore, Lease, MemoryStore, NewRun, PendingCommand, Retention, RunListing,
-    RunQuery, RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStats,
+    InterceptedStore, MemoryStore, Operation, RunHistory as _, StoreError, StoreInterceptor,
 };
 use segue_runtime::tools::builtin::{BuiltinConfig, tools};
 use tokio::sync::watch;
@@ -41,20 +40,18 @@ pub(super) enum Writes {
     Panic,
 }
 
-/// A store whose writes of runs are held or fail on demand.
-pub(super) struct Gated {
-    inner: MemoryStore,
+/// Holds the writes of a store, or lets them fail, on demand.
+pub(super) struct Gate {
     writes: watch::Sender<Writes>,
     held: AtomicUsize,
-    /// Whether our own code panics when it reads.
+    /// Whether reads panic.
     panics: AtomicBool,
 }
 
-impl Gated {
-    fn new() -> Gated {
+impl Gate {
+    fn new() -> Gate {
         let writes = watch::Sender::new(Writes::Pass);
-        let (held, panics) = (AtomicUsize::new(0), AtomicBool::new(false));
-        Gated { inner: MemoryStore::default(), writes, held, panics }
+        Gate { writes, held: AtomicUsize::new(0), panics: AtomicBool::new(false) }
     }
 
     /// Sets what happens to writes from now on.
@@ -87,85 +84,24 @@ impl Gated {
 }
 
 #[async_trait]
-impl Store for Gated {
-    async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
-        self.pass().await?;
-        self.inner.create(run, record).await
-    }
-
-    async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
-        self.pass().await?;
-        self.inner.append(lease, record).await
-    }
-
-    async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
-        self.inner.load(run_id).await
-    }
-
-    async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
-        self.inner.plan(run_id, limits).await
-    }
-
-    async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        self.inner.acquire(run_id, how).await
-    }
-
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.inner.release(lease).await
-    }
-
-    async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
-        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
-        self.inner.run(run_id).await
-    }
-
-    async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
-        assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
-        self.inner.runs(query).await
-    }
-
-    async fn unfinished(&self) -> Result<RunListing, StoreError> {
-        self.inner.unfinished().await
-    }
-
-    async fn send_command(&self, run_id: &Arc<str>, text: &Arc<str>) -> Result<u64, StoreError> {
-        self.pass().await?;
-        self.inner.send_command(run_id, text).await
-    }
-
-    async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError> {
-        self.inner.pending_commands().await
-    }
-
-    async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
-        self.inner.remove_command(number).await
-    }
-
-    async fn prune(&self, retention: Retention) -> Result<u64, StoreError> {
-        self.inner.prune(retention).await
-    }
-
-    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
-        self.inner.tool_stats().await
-    }
-
-    fn key_value(&self) -> &dyn KeyValueStore {
-        self.inner.key_value()
-    }
-
-    async fn try_write(&self) -> Result<(), StoreError> {
-        self.pass().await?;
-        self.inner.try_write().await
-    }
-
-    fn figures(&self) -> StoreFigures {
-        self.inner.figures()
+impl StoreInterceptor for Gate {
+    async fn before(&self, operation: Operation<'_>) -> Result<(), StoreError> {
+        match operation {
+            Operation::ReadRuns => {
+                assert!(!self.panics.load(Ordering::SeqCst), "made up for a test");
+                Ok(())
+            }
+            Operation::Append { .. } | Operation::SendCommand | Operation::TryWrite => {
+                self.pass().await
+            }
+        }
     }
 }
 
 /// A server in this process, until dropped.
 pub(super) struct Place {
-    pub(super) store: Arc<Gated>,
+    pub(super) store: Arc<Gate>,
+    inner: Arc<MemoryStore>,
     pub(super) served: Served,
     leave: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
@@ -174,7 +110,8 @@ pub(super) struct Place {
 impl Place {
     /// Serves these compositions.
     pub(super) fn new(compositions: &[&str]) -> Place {
-        let store = Arc::new(Gated::new());
+        let (store, inner) = (Arc::new(Gate::new()), Arc::new(MemoryStore::default()));
+        let gated = InterceptedStore::new(inner.clone(), store.clone());
         let limits = Limits { served_wait_ms: 1, store_wait_ms_max: 1, ..Limits::default() };
         let config = BuiltinConfig {
             files_root: std::env::temp_dir(),
@@ -185,7 +122,7 @@ impl Place {
         let (engine, unloaded) = Engine::builder()
             .tools(tools(&config))
             .limits(limits)
-            .store(store.clone())
+            .store(Arc::new(gated))
             .compositions(sources)
             .build();
         assert!(unloaded.is_empty(), "{unloaded:?}");
@@ -224,20 +161,20 @@ impl Place {
             });
         });
         let served = Served::at(address.recv().unwrap().to_string());
-        Place { store, served, leave, thread: Some(thread) }
+        Place { store, inner, served, leave, thread: Some(thread) }
     }
 
     /// Whether a run is unfinished, and has no driver.
     pub(super) fn is_left(&self, run_id: &str) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let row = runtime.block_on(self.store.run(&run_id.into())).unwrap();
+        let row = runtime.block_on(self.inner.run(&run_id.into())).unwrap();
         row.is_some_and(|row| row.owner.is_none() && row.ended_ms.is_none())
     }
 
     /// How many entries the journal of a run has; none when the store has no such run.
     pub(super) fn written(&self, run_id: &str) -> Option<u64> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let row = runtime.block_on(self.store.run(&run_id.into())).unwrap();
+        let row = runtime.block_on(self.inner.run(&run_id.into())).unwrap();
         row.map(|row| row.length)
     }
 }

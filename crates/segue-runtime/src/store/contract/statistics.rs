@@ -1,9 +1,10 @@
-//! What calls teach about tools: how often, how long, how large, and how they fail.
+//! Statistics of tools, from their calls: how often, how long, how large, and how they fail.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::inferred_schema::InferredSchema;
@@ -11,8 +12,17 @@ use segue_core::tool::ObservedStats;
 use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 
+use super::StoreError;
+
 /// Beyond this an output is only known to be large: measuring it would cost more than it tells.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// Statistics of tools. [`super::JournalStore::append`] adds to them.
+#[async_trait]
+pub trait ToolStatistics: Send + Sync {
+    /// The statistics of every tool that was called, by id; a composition counts as a tool.
+    async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError>;
+}
 
 /// One call that ended.
 #[derive(Clone, Debug)]
@@ -23,7 +33,7 @@ pub struct Measured {
     pub took: Duration,
     /// Its value, or how it failed.
     pub result: Result<Value, Code>,
-    /// Whether its tool says what its values look like.
+    /// Whether its tool declares an output schema.
     pub has_schema: bool,
 }
 
@@ -43,8 +53,8 @@ impl Histogram {
         self.0.values().sum()
     }
 
-    /// A number that `share` of those counted do not exceed, to within an eighth; nothing was
-    /// counted otherwise.
+    /// A number that `share` of those counted do not exceed, to within an eighth; none when nothing was
+    /// counted.
     pub fn quantile(&self, share: f64) -> Option<u64> {
         let wanted = share.clamp(0.0, 1.0) * self.count() as f64;
         let mut seen = 0;
@@ -79,7 +89,7 @@ fn upper_end(class: u16) -> u64 {
     first + ((1 << octave) - 1)
 }
 
-/// What is known of one tool from its calls.
+/// The statistics of one tool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolStats {
     /// Which tool.
@@ -92,13 +102,13 @@ pub struct ToolStats {
     pub took_us: Histogram,
     /// How large their values were, in bytes, roughly.
     pub output_bytes: Histogram,
-    /// What their values looked like, where no schema says so.
+    /// A schema inferred from their values, where the tool declares none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<InferredSchema>,
 }
 
 impl ToolStats {
-    /// A tool that was not called yet.
+    /// Those of a tool without calls.
     pub fn new(tool: ToolId) -> ToolStats {
         ToolStats {
             tool,
@@ -125,7 +135,7 @@ impl ToolStats {
         }
     }
 
-    /// What the core makes of it; nothing when nothing was counted.
+    /// The summary that planning uses; none without calls.
     pub fn observed(&self) -> Option<ObservedStats> {
         let millis = |share: f64| Some(self.took_us.quantile(share)?.div_ceil(1_000));
         Some(ObservedStats {
@@ -137,7 +147,7 @@ impl ToolStats {
         })
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the statistics that another process counted.
     pub fn merge(&mut self, other: &ToolStats) {
         self.calls += other.calls;
         for (code, count) in &other.errors {

@@ -1,0 +1,45 @@
+//! The contract of a store, one trait for each concern. A [`Store`] is their sum.
+//!
+//! `tests/it/stores.rs` checks every store against it, part by part.
+
+mod commands;
+mod error;
+mod history;
+mod journal;
+mod key_value;
+mod statistics;
+
+use std::time::Duration;
+
+pub use commands::{CommandQueue, PendingCommand};
+pub use error::StoreError;
+pub use history::{Retention, RunHistory, RunListing, RunQuery, RunRow};
+pub use journal::{AppendRecord, JournalStore, Lease, NewRun, TakeOver};
+pub use key_value::{Collection, ItemPage, KeyValueStore, Precondition, StoredItem};
+pub use statistics::{Histogram, Measured, ToolStatistics, ToolStats};
+
+/// Figures of a store, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreFigures {
+    /// Turns of runs that this process wrote since it opened the store.
+    pub appends: u64,
+    /// Commits, each with one sync.
+    pub syncs: u64,
+    /// How long they took, the writing included.
+    pub sync_time: Duration,
+    /// Writes that wait in the queue.
+    pub queue: u64,
+    /// Size of its files.
+    pub size_bytes: u64,
+}
+
+/// A store: everything that Segue remembers.
+pub trait Store: JournalStore + RunHistory + CommandQueue + ToolStatistics {
+    /// The key-value collections beside the runs.
+    fn key_value(&self) -> &dyn KeyValueStore;
+
+    /// Figures for operators; all zero when the store has none.
+    fn figures(&self) -> StoreFigures {
+        StoreFigures::default()
+    }
+}
