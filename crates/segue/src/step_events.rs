@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use schemars::JsonSchema;
 use segue_core::duration::format_duration;
-use segue_core::run::{Entry, Fact, NodeId, Run};
+use segue_core::run::{Entry, Fact, Failure, NodeId, Run};
 use segue_core::view::StepStatus;
 use segue_runtime::driver::now_ms;
 use segue_runtime::tools::Progress;
@@ -36,87 +36,94 @@ pub enum StepChange {
 
 /// The change of a step that an entry stands for, if any.
 pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
-    if let (Some(StepStatus::InDoubt), Some(node)) =
-        (run.settled_status(&entry.fact), entry.fact.node())
-    {
-        let why = match &entry.fact {
-            Fact::Failed { failure, .. } => escape_control(&failure.message).into_owned(),
+    let fact = &entry.fact;
+    let node = fact.node()?;
+    let change = if run.settled_status(fact) == Some(StepStatus::InDoubt) {
+        StepChange::InDoubt(match fact {
+            Fact::Failed { failure, .. } => message(failure),
             _ => "it was stopped before it answered".to_owned(),
-        };
-        return Some((node, StepChange::InDoubt(why)));
-    }
+        })
+    } else {
+        match started_change(run, entry, node).or_else(|| retry_change(entry)) {
+            Some(change) => change,
+            None => settled_change(fact)?,
+        }
+    };
+    Some((node, change))
+}
+
+/// A call, a wait or a body starts.
+fn started_change(run: &Run, entry: &Entry, node: NodeId) -> Option<StepChange> {
     Some(match &entry.fact {
-        Fact::Called { node, candidate, .. } | Fact::Entered { node, candidate, .. } => {
-            (*node, StepChange::Started(run.tool_name(*node, *candidate)))
+        Fact::Called { candidate, .. } | Fact::Entered { candidate, .. } => {
+            StepChange::Started(run.tool_name(node, *candidate))
         }
-        Fact::Asked { node, .. } => (*node, StepChange::Started("waits for approval".to_owned())),
-        Fact::Slept { node, until_ms } | Fact::Paused { node, until_ms } => {
-            let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
-            (*node, StepChange::Started(format!("waits {wait}")))
+        Fact::Asked { .. } => StepChange::Started("waits for approval".to_owned()),
+        Fact::Slept { until_ms, .. } | Fact::Paused { until_ms, .. } => {
+            StepChange::Started(format!("waits {}", wait(entry, *until_ms)))
         }
-        Fact::Opened { node, .. } | Fact::Looped { node, .. } => {
-            (*node, StepChange::Opened(run.tool_name(*node, 0)))
+        Fact::Opened { .. } | Fact::Looped { .. } => StepChange::Opened(run.tool_name(node, 0)),
+        Fact::Expanded { plan, .. } => {
+            StepChange::Started(format!("becomes `{}`", plan.composition.name))
         }
-        Fact::Expanded { node, plan, .. } => {
-            (*node, StepChange::Started(format!("becomes `{}`", plan.composition.name)))
+        Fact::RollbackCalled { .. } | Fact::RollbackEntered { .. } => {
+            StepChange::Started("is being rolled back".to_owned())
         }
-        Fact::Probed { node, failure, .. } => (
-            *node,
-            StepChange::Retrying(format!(
-                "in doubt, probing: {}",
-                escape_control(&failure.message)
-            )),
-        ),
-        Fact::Doubted { node, failure } => {
-            (*node, StepChange::Retrying(format!("in doubt: {}", escape_control(&failure.message))))
+        _ => return None,
+    })
+}
+
+/// A call is retried, probed or in doubt for now.
+fn retry_change(entry: &Entry) -> Option<StepChange> {
+    Some(StepChange::Retrying(match &entry.fact {
+        Fact::Probed { failure, .. } => format!("in doubt, probing: {}", message(failure)),
+        Fact::Doubted { failure, .. } => format!("in doubt: {}", message(failure)),
+        Fact::ResumeSent { .. } => "looking for its call".to_owned(),
+        Fact::Lost { .. } => "was lost, calling again".to_owned(),
+        Fact::BackedOff { failure, until_ms, .. } => {
+            format!("retrying in {}: {}", wait(entry, *until_ms), message(failure))
         }
-        Fact::ResumeSent { node } => {
-            (*node, StepChange::Retrying("looking for its call".to_owned()))
+        Fact::GaveUp { failure, .. } => format!("falls back: {}", message(failure)),
+        Fact::RollbackBackedOff { failure, until_ms, .. } => {
+            format!("rollback retried in {}: {}", wait(entry, *until_ms), message(failure))
         }
-        Fact::Lost { node } => (*node, StepChange::Retrying("was lost, calling again".to_owned())),
-        Fact::BackedOff { node, failure, until_ms } => {
-            let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
-            (
-                *node,
-                StepChange::Retrying(format!(
-                    "retrying in {wait}: {}",
-                    escape_control(&failure.message)
-                )),
-            )
+        _ => return None,
+    }))
+}
+
+/// A step ends, or its rollback does. Lists every fact, so that a new one must be considered.
+fn settled_change(fact: &Fact) -> Option<StepChange> {
+    Some(match fact {
+        Fact::Reused { .. } => StepChange::Skipped("done by an earlier run".to_owned()),
+        Fact::Succeeded { .. } => StepChange::Done,
+        Fact::Tolerated { failure, .. } => {
+            StepChange::Failed(format!("{} (tolerated)", message(failure)))
         }
-        Fact::GaveUp { node, failure } => (
-            *node,
-            StepChange::Retrying(format!("falls back: {}", escape_control(&failure.message))),
-        ),
-        Fact::Reused { node, .. } => {
-            (*node, StepChange::Skipped("done by an earlier run".to_owned()))
+        Fact::Failed { failure, .. } | Fact::RollbackFailed { failure, .. } => {
+            StepChange::Failed(message(failure))
         }
-        Fact::Succeeded { node, .. } => (*node, StepChange::Done),
-        Fact::Tolerated { node, failure, .. } => {
-            (*node, StepChange::Failed(format!("{} (tolerated)", escape_control(&failure.message))))
-        }
-        Fact::Failed { node, failure } => {
-            (*node, StepChange::Failed(escape_control(&failure.message).into_owned()))
-        }
-        Fact::Skipped { node, reason, .. } => (*node, StepChange::Skipped(reason.to_string())),
-        Fact::Cancelled { node, .. } => (*node, StepChange::Cancelled),
-        Fact::RollbackCalled { node, .. } | Fact::RollbackEntered { node, .. } => {
-            (*node, StepChange::Started("is being rolled back".to_owned()))
-        }
-        Fact::RollbackBackedOff { node, failure, until_ms } => {
-            let wait = format_duration(until_ms.saturating_sub(entry.at_ms));
-            (
-                *node,
-                StepChange::Retrying(format!(
-                    "rollback retried in {wait}: {}",
-                    escape_control(&failure.message)
-                )),
-            )
-        }
-        Fact::RolledBack { node } => (*node, StepChange::RolledBack),
-        Fact::RollbackFailed { node, failure } => {
-            (*node, StepChange::Failed(escape_control(&failure.message).into_owned()))
-        }
+        Fact::Skipped { reason, .. } => StepChange::Skipped(reason.to_string()),
+        Fact::Cancelled { .. } => StepChange::Cancelled,
+        Fact::RolledBack { .. } => StepChange::RolledBack,
+        // Changes of [`started_change`] and [`retry_change`].
+        Fact::Called { .. }
+        | Fact::Entered { .. }
+        | Fact::Asked { .. }
+        | Fact::Slept { .. }
+        | Fact::Paused { .. }
+        | Fact::Opened { .. }
+        | Fact::Looped { .. }
+        | Fact::Expanded { .. }
+        | Fact::RollbackCalled { .. }
+        | Fact::RollbackEntered { .. }
+        | Fact::Probed { .. }
+        | Fact::Doubted { .. }
+        | Fact::ResumeSent { .. }
+        | Fact::Lost { .. }
+        | Fact::BackedOff { .. }
+        | Fact::GaveUp { .. }
+        | Fact::RollbackBackedOff { .. } => return None,
+        // No change of a step.
         Fact::Started(_)
         | Fact::Expanding { .. }
         | Fact::HandleReceived { .. }
@@ -137,6 +144,14 @@ pub fn step_change(run: &Run, entry: &Entry) -> Option<(NodeId, StepChange)> {
         | Fact::Consented { .. }
         | Fact::Finished { .. } => return None,
     })
+}
+
+fn message(failure: &Failure) -> String {
+    escape_control(&failure.message).into_owned()
+}
+
+fn wait(entry: &Entry, until_ms: u64) -> String {
+    format_duration(until_ms.saturating_sub(entry.at_ms))
 }
 
 /// A change of a step for programs: a line of `-o ndjson`, and an event of a followed run.

@@ -14,6 +14,8 @@ use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_status};
 
 /// Call one tool and print its result
+///
+/// For example: `segue call echo -i text=hello`
 #[derive(Args, Debug)]
 pub(super) struct CallArgs {
     /// The tool: its id or its short name

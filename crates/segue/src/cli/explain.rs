@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{Exit, Global, print_json, to_json};
 use crate::print::{print_data, print_error};
 
-/// Explain an error code
+/// Explain an error code: what it means and what to do
 #[derive(Args, Debug)]
 pub(super) struct ExplainArgs {
     /// The code, such as `unknown-tool` [default: list all codes]

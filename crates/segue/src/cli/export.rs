@@ -23,7 +23,7 @@ pub(super) struct ExportArgs {
     /// The format of the definitions
     #[arg(long, value_enum)]
     format: ExportShape,
-    /// Write strict definitions, which bind the model to the schemas
+    /// Write strict definitions: the host makes its model follow the schemas
     #[arg(long)]
     strict: bool,
 }

@@ -9,6 +9,8 @@ use crate::config::{self, TrustFile};
 use crate::print::{escape_control, print_error, print_status};
 
 /// Write a configuration and a working example
+///
+/// Writes `segue.yaml`, `compositions/hello.yaml` and the folder `files`.
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
     /// The folder to write to

@@ -83,7 +83,7 @@ Examples:
   segue run hello.yaml -i name=Ada        run a composition
   segue check compositions/*.yaml         find every error before anything runs
   segue plan hello.yaml --format mermaid  see order, effects and what can be rolled back
-  segue tools --search file               list the tools
+  segue tools --search file               find tools by words
 
 Exit codes: 0 success · 1 the run failed · 2 wrong usage, configuration or composition ·
 3 denied or waiting for a person · 4 a tool source is unreachable · 130 interrupted";
@@ -98,36 +98,40 @@ pub struct Cli {
     command: Command,
 }
 
+/// The heading of the options that every command has.
+const GLOBAL: &str = "Global options";
+
 /// The options of every command.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Global {
     /// Output format [default: `rich` on a terminal, `plain` elsewhere]
-    #[arg(short, long, global = true, value_enum)]
+    #[arg(short, long, global = true, help_heading = GLOBAL, value_enum)]
     output: Option<Output>,
     /// Same as `-o json`
-    #[arg(long, global = true, conflicts_with = "output")]
+    #[arg(long, global = true, help_heading = GLOBAL, conflicts_with = "output")]
     json: bool,
     /// Configuration file [default: segue.yaml in this folder or a parent]
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Store for runs and checkpoints: `memory` or `sqlite:FILE`
-    #[arg(long, global = true, value_name = "STORE")]
+    /// Store for runs and checkpoints: `memory` or `sqlite:FILE` [default: `store` of the configuration,
+    /// else a file in the user's data folder]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "STORE")]
     store: Option<String>,
     /// Use only the tools of this configured toolset
-    #[arg(long, global = true, value_name = "NAME")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "NAME")]
     toolset: Option<String>,
     /// Print only errors
-    #[arg(short, long, global = true)]
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     quiet: bool,
     /// Print more details
-    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "quiet")]
     verbose: bool,
-    /// Log level on standard error: `error`, `warn`, `info`, `debug`, or a list per target such as
-    /// `segue=debug,rmcp=info` [default: `SEGUE_LOG`, else `info` for `serve` and no log otherwise]
-    #[arg(long, global = true, value_name = "LEVEL")]
+    /// Log level on standard error: `error`, `warn`, `info`, `debug`, or a list such as
+    /// `segue=debug,rmcp=info` [default: the variable `SEGUE_LOG`, else `info` for `serve`, else off]
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "LEVEL")]
     log_level: Option<String>,
     /// Log format
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, global = true, help_heading = GLOBAL, value_enum, value_name = "FORMAT", default_value = "text")]
     log_format: log::LogFormat,
 }
 
@@ -187,56 +191,31 @@ impl Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a composition
     Run(run::RunArgs),
-    /// List runs, or show one
     Runs(runs::RunsArgs),
-    /// Resume a run that was interrupted or waits for a person
     Resume(run_actions::ResumeArgs),
-    /// Cancel a run
     Cancel(run_actions::CancelArgs),
-    /// Roll back what a run did
     Rollback(run_actions::RollbackArgs),
-    /// Approve or deny the question that a run waits for, and resume it
     Approve(run_actions::ApproveArgs),
-    /// Report every error in compositions, without running them
     Check(check::CheckArgs),
-    /// Test compositions with mocked tools against expected calls and results
     Test(test::TestArgs),
-    /// Show order, parallelism, effects and what can be rolled back
     Plan(plan::PlanArgs),
-    /// List the plans that `segue plan --ask` made, or show one
     Plans(plans::PlansArgs),
-    /// Convert a document of another dialect to a composition
     Convert(convert::ConvertArgs),
-    /// List tools, or show one
     Tools(tools::ToolsArgs),
     Templates(templates::TemplatesArgs),
-    /// Call one tool and print its result
     Call(call::CallArgs),
-    /// Serve the configured compositions to an MCP host over standard input and output
     Mcp(mcp::McpArgs),
-    /// Serve the configured compositions over HTTP: REST at `/api/v1`, GraphQL at `/graphql`, MCP at `/mcp`
     Serve(serve::ServeArgs),
-    /// Print tool definitions for another host: MCP, OpenAI, Anthropic or Gemini
     Export(export::ExportArgs),
-    /// Generate a typed client of a composition in another language, with a test
     Generate(generate::GenerateArgs),
-    /// Explain an error code
     Explain(explain::ExplainArgs),
-    /// Print the JSON Schema of compositions or tests, the OpenAPI document, or the GraphQL schema
     Schema(schema::SchemaArgs),
-    /// Write a configuration and a working example
     Init(init::InitArgs),
-    /// Check this installation, its configuration and its MCP servers
     Doctor(doctor::DoctorArgs),
-    /// Log in to an MCP server with OAuth
     Login(login::LoginArgs),
-    /// Trust the configuration of this folder, so that its commands and servers may run
     Trust(trust::TrustArgs),
-    /// Print a completion script for a shell
     Completions(completions::CompletionsArgs),
-    /// Print the manual page of `segue`, or write one for each command
     Man(man::ManArgs),
 }
 

@@ -10,6 +10,8 @@ use crate::app::ServerSelection;
 use crate::print::{print_data, print_diagnostics};
 
 /// Show order, parallelism, effects and what can be rolled back
+///
+/// Runs nothing. With `--ask`, a model makes the plan, and the plan is stored.
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// A composition file, or the name of a configured composition

@@ -12,6 +12,8 @@ use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_status};
 
 /// List the plans that `segue plan --ask` made, or show one
+///
+/// `segue run PLAN` runs a plan.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct PlansArgs {

@@ -339,7 +339,7 @@ impl Observer for TreeDisplay {
                     TreeDisplay::end(line, depth, &self.mark("31", "✗"), &words, true);
                 }
                 StepChange::Skipped(reason) => {
-                    TreeDisplay::end(line, depth, "–", &reason, self.small)
+                    TreeDisplay::end(line, depth, "–", &reason, self.small);
                 }
                 StepChange::RolledBack => TreeDisplay::end(line, depth, "↩", "rolled back", true),
                 StepChange::Cancelled => {

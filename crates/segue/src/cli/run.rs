@@ -32,8 +32,17 @@ use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
 use crate::print::{print_diagnostics, print_error, print_status};
 
+const EXAMPLES: &str = "\
+Examples:
+  segue run hello.yaml -i name=Ada           run a file
+  segue run hello --input @input.json        run a configured composition
+  segue run hello.yaml -i name=Ada --dry-run show the calls without making them";
+
 /// Run a composition
+///
+/// Prints the output of the run as JSON to standard output, and progress to standard error.
 #[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
 pub(super) struct RunArgs {
     /// A composition file, the name of a configured composition, or the id of a plan
     #[arg(value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"])]
@@ -68,7 +77,7 @@ pub(super) struct RunArgs {
     /// How many steps may run at once
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     max_concurrency: Option<u32>,
-    /// Override the composition's error strategy
+    /// Override the composition's error strategy: `fail_fast`, `partial_success`, `retry` or `rollback`
     #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
     error_strategy: Option<Strategy>,
     /// Start at this step; earlier steps take their results from the run given by `--run`

@@ -22,6 +22,8 @@ use crate::observe::{Observers, RequestOrigin};
 use crate::print::{print_error, print_status};
 
 /// Resume a run that was interrupted or waits for a person
+///
+/// Drives the run to its end and prints its output, as `segue run` does.
 #[derive(Args, Debug)]
 #[command(override_usage = "segue resume [OPTIONS] <RUN>\n       segue resume [OPTIONS] --all")]
 pub(super) struct ResumeArgs {
@@ -77,6 +79,8 @@ pub(super) struct RollbackArgs {
 }
 
 /// Approve or deny the question that a run waits for, and resume it
+///
+/// For example: `segue approve last -i reason="checked by hand"`
 #[derive(Args, Debug)]
 pub(super) struct ApproveArgs {
     /// The run: its id, the start or the end of its id, or `last`

@@ -26,6 +26,8 @@ use crate::print::{escape_control, print_data, print_error, print_status};
 const SEARCHED_MAX: usize = 10_000;
 
 /// List runs, or show one
+///
+/// Prints one line per run, the newest first: id, status, composition, start and duration.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RunsArgs {
@@ -65,7 +67,7 @@ enum RunsCommand {
         /// The second run
         second: String,
     },
-    /// Delete finished runs from the store
+    /// Delete finished runs from the store; needs `--older-than`, `--keep` or `--damaged`
     Prune {
         /// Delete runs that ended longer ago than this, such as `30d`
         #[arg(long, value_name = "DURATION", value_parser = parse_time)]

@@ -8,7 +8,7 @@ use crate::graphql;
 use crate::print::print_data;
 use crate::server;
 
-/// Print the JSON Schema of compositions or of their tests, the OpenAPI document, or the GraphQL schema
+/// Print the JSON Schema of compositions or tests, the OpenAPI document, or the GraphQL schema
 #[derive(Args, Debug)]
 pub(super) struct SchemaArgs {
     /// The JSON Schema draft; older editors need draft 7

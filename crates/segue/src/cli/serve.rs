@@ -52,7 +52,6 @@ pub(super) struct ServeArgs {
 
 #[derive(Subcommand, Clone, Debug)]
 enum ServeCommand {
-    /// Generate a token for a principal, and its entry for `server.principals`
     Token(TokenArgs),
 }
 

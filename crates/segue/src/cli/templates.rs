@@ -15,6 +15,8 @@ use crate::config::documents::read_source;
 use crate::print::{escape_control, print_data, print_diagnostics, print_error, print_status};
 
 /// List, show, run, add and remove templates
+///
+/// Without a subcommand, lists all templates.
 #[derive(Args, Debug)]
 pub(super) struct TemplatesArgs {
     #[command(subcommand)]
@@ -137,7 +139,10 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
     match put {
         Ok(view) if global.is_json() => print_data(&to_json(&json!(view))),
         Ok(view) => {
-            print_status(&format!("added `{}`; `segue templates run {}` runs it", view.id, view.id))
+            print_status(&format!(
+                "added `{}`; `segue templates run {}` runs it",
+                view.id, view.id
+            ));
         }
         Err(LibraryError::InvalidTemplate { diagnostics, .. }) => {
             print_diagnostics(&diagnostics, &source);

@@ -23,7 +23,8 @@ use crate::print::{print_data, print_error, print_status};
 pub(super) struct TokenArgs {
     /// The name of the principal: lower-case letters, digits, `-`, `_` and `.`
     name: String,
-    /// The rights of the principal
+    /// The rights of the principal: `read`, `run`, `compose`, `approve`, `write`, `metrics` or `admin`,
+    /// separated by commas
     #[arg(long, value_name = "RIGHTS", value_delimiter = ',', value_parser = parse_right,
           default_value = "read,run")]
     rights: Vec<Right>,

@@ -15,6 +15,8 @@ use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_status};
 
 /// List tools, or show one
+///
+/// Prints one line per tool: its id, its effect and its description.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ToolsArgs {
@@ -40,7 +42,7 @@ enum ToolsCommand {
     },
     /// Accept the current definitions of MCP tools
     Accept {
-        /// Servers or tools
+        /// MCP servers, or single tools of them
         #[arg(value_name = "SERVER[:TOOL]", required = true)]
         what: Vec<String>,
     },

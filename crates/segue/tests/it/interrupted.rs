@@ -520,7 +520,7 @@ fn runs_of_other_projects_are_left_alone() {
         let all = world.segue(&[&["resume", "--all"], config, &stored].concat()).exits(0);
         assert!(all.stderr.contains(why) && all.stderr.contains("0 runs resumed"), "{all:?}");
         let one = world.segue(&[&["resume", "last"], config, &stored].concat()).exits(1);
-        assert!(one.stderr.contains(why) && one.stderr.contains("left as it was"), "{one:?}");
+        assert!(one.stderr.contains(why) && one.stderr.contains("the run is unchanged"), "{one:?}");
     }
     assert_eq!(journal(&world).len(), entries);
     let all = world.segue(&args(&["resume", "--all"])).exits(0);
@@ -538,7 +538,13 @@ fn runs_that_go_on_together_are_interrupted() {
     let owner = format!("{}-", all.id());
     let owners = || std::fs::read_dir(world.path("runs.db-owners")).into_iter().flatten().flatten();
     until(|| owners().find(|file| file.file_name().to_string_lossy().starts_with(&owner)));
-    until(|| world.segue(&args(&["resume", "last"])).stderr.contains("being run").then_some(()));
+    until(|| {
+        world
+            .segue(&args(&["resume", "last"]))
+            .stderr
+            .contains("another process is running")
+            .then_some(())
+    });
     signal(&all, Signal::INT);
     let all = end(all).exits(130);
     assert!(all.stderr.contains("c: cancelled"), "{all:?}");

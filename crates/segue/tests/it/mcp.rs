@@ -245,7 +245,7 @@ fn a_name_in_tools_that_its_server_does_not_have_is_a_mistake() {
     assert!(wrong.contains(words), "{wrong}");
     let note = said(&["run", "none.yaml"], 0);
     assert!(note.contains("`h` did not list last time"), "{note}");
-    assert!(named(&world, &["doctor"]).exits(2).stdout.contains("speaks of `h:tt`"));
+    assert!(named(&world, &["doctor"]).exits(2).stdout.contains("names `h:tt`"));
     tools("tt");
     said(&["run", "c.yaml", "--yes"], 2);
     tools("t");

@@ -392,7 +392,7 @@ fn every_line_is_one_for_programs() {
     world.file("lib/broken.yaml", "name: broken\nsteps: []\n");
     served.said("broken.yaml");
     world.file("segue.yaml", format!("{CONFIG}compositons: []\n"));
-    served.said("the one before stays");
+    served.said("the previous one stays in use");
     for line in served.lines() {
         let line: Json = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{e} in {line}"));
         assert!(line["level"].is_string() && line["message"].is_string(), "{line}");

@@ -121,7 +121,7 @@ fn a_question_outlives_the_process() {
     let by = &approved["results"]["after"]["by"];
     assert_eq!(*by, me(&world));
     let again = world.segue(&["approve", "last"]).exits(2);
-    assert!(again.stderr.contains("nothing is asked"), "{}", again.stderr);
+    assert!(again.stderr.contains("no open question"), "{}", again.stderr);
     let shown = world.segue(&["runs", "show", "last"]).stdout;
     assert!(shown.contains(&format!("Z  {}: approved `ask`", me(&world))), "{shown}");
     let decisions = &last(&world)["decisions"];
@@ -584,7 +584,7 @@ fn a_run_begins_again_at_a_step_with_edited_input() {
         std::fs::read_to_string(world.path("c.yaml")).unwrap().replace("name: c", "name: d"),
     );
     let other = world.segue(&["run", "d.yaml", "--from", "say", "--run", "last"]).exits(2);
-    assert!(other.stderr.contains("is one of `c`, and not of `d`"), "{}", other.stderr);
+    assert!(other.stderr.contains("is a run of `c`, not of `d`"), "{}", other.stderr);
     // Without a file it is what that run executed, whatever the file says by now.
     world.file("c.yaml", "name: c\nsteps: [{ id: say, tool: fail }]\n");
     let run_id = first["run_id"].as_str().unwrap();
@@ -609,7 +609,9 @@ fn what_runs_teach_is_shown_and_used() {
     assert!(shown["observed"]["p50_ms"].as_u64().unwrap() >= 30, "{shown}");
     let broken = world.json(0, &["tools", "show", "fail", "--json"]);
     assert_eq!(broken["observed"]["failures"], 1);
-    assert!(world.segue(&["tools", "show", "sleep"]).stdout.contains("seen: 20 calls, 0 failed"));
+    assert!(
+        world.segue(&["tools", "show", "sleep"]).stdout.contains("statistics: 20 calls, 0 failed")
+    );
     world.file(
         "d.yaml",
         "name: d\nsteps: [{ id: nap, tool: sleep, parameters: { ms: 5 }, timeout: 10ms }]\n",

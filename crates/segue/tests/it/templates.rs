@@ -341,7 +341,7 @@ fn people_keep_their_own() {
     world.file("other.yaml", "steps: []\n");
     let listed = world.segue(&["templates", "list", "--search", "mine"]).exits(0);
     assert!(listed.stdout.starts_with("mine "), "{}", listed.stdout);
-    assert!(listed.stderr.contains("other.yaml` is no template"), "{}", listed.stderr);
+    assert!(listed.stderr.contains("other.yaml` is not a template"), "{}", listed.stderr);
     let taken = world.segue(&["templates", "add", "mine.yaml"]).exits(2);
     assert!(taken.stderr.contains("choose another id"), "{}", taken.stderr);
 }

@@ -248,7 +248,7 @@ fn a_token_is_told_once_and_lasts() {
     world.file("segue.yaml", "server: { token: open-sesame-open-sesame-open-sesame }\n");
     let serve = ["--config", "segue.yaml", "serve", "--new-token", "--listen", "localhost:0"];
     let done = world.segue(&serve).exits(2);
-    assert!(done.stderr.contains("the configuration has one"), "{}", done.stderr);
+    assert!(done.stderr.contains("the configuration sets `server.token`"), "{}", done.stderr);
     let named = world.segue(&["serve", "--listen", "example.org:1"]).exits(2);
     assert!(named.stderr.contains("`example.org:1` is not an address"), "{}", named.stderr);
 }

@@ -143,7 +143,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     let served = Served::start(&world, "memory", &["--watch"]);
     world.file("segue.yaml", config("first", "server: { tokn: x }\n"));
     served.said("`server` has no field `tokn`");
-    served.said("the one before stays");
+    served.said("the previous one stays in use");
     assert!(tool_ids(&served).iter().any(|id| id == "first:twice"));
     world.file("segue.yaml", config("second", TOKENS));
     served.said("configuration reloaded");
