@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use segue_core::compile::source::Source;
+use segue_core::source::Source;
 use segue_core::value::Value;
 use segue_runtime::engine::RunRequest;
 use segue_runtime::store::{InterceptedStore, SqliteOptions, SqliteStore};

@@ -227,7 +227,11 @@ async fn what_models_do_instead_of_planning() {
 
     let server = serve(|_| Reply::json(200, r#"{"object": "something else"}"#)).await;
     let strange = unplanned(&engine(&server, Provider::OpenAi)).await;
-    assert!(strange.message.contains("does not follow the provider's protocol"), "{}", strange.message);
+    assert!(
+        strange.message.contains("does not follow the provider's protocol"),
+        "{}",
+        strange.message
+    );
     assert_eq!(server.requests().len(), 1);
 }
 

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use segue_core::access::Principal;
-use segue_core::source::Source;
 use segue_core::plan::Plan;
+use segue_core::source::Source;
 use segue_core::template::TemplateOrigin;
 use segue_core::view::PlanView;
 
@@ -18,7 +18,7 @@ use super::runs::RunService;
 use super::threads::calculate;
 
 /// A composition that a request means. Only served ones are compiled already.
-pub enum Composition {
+pub enum ResolvedDocument {
     /// One that the caller wrote.
     Inline(Source),
     /// A template that comes with Segue or from a file of the operator.
@@ -29,30 +29,30 @@ pub enum Composition {
     Served(Arc<Plan>),
 }
 
-impl Composition {
+impl ResolvedDocument {
     /// Finds the composition that a request means.
     pub async fn find(
         service: &RunService,
         who: &Principal,
         document: DocumentRef<'_>,
-    ) -> Result<Composition, Error> {
+    ) -> Result<ResolvedDocument, Error> {
         let catalog = service.catalog(who);
         match document {
-            DocumentRef::Inline(document) => Ok(Composition::Inline(document.source())),
+            DocumentRef::Inline(document) => Ok(ResolvedDocument::Inline(document.source())),
             DocumentRef::Template(id) => {
                 let template = catalog.library.stored_template(id).await?;
                 Ok(match template.origin {
                     TemplateOrigin::Shipped | TemplateOrigin::File => {
-                        Composition::Template(template.source)
+                        ResolvedDocument::Template(template.source)
                     }
-                    TemplateOrigin::Store => Composition::StoredTemplate(template.source),
+                    TemplateOrigin::Store => ResolvedDocument::StoredTemplate(template.source),
                 })
             }
             DocumentRef::Served(name) => {
                 let tools = &catalog.tools;
                 let tool = tools.get(name).or_else(|| tools.of_composition(name));
                 let unknown = || Error::not_found(format!("no composition `{name}` is served"));
-                Ok(Composition::Served(tool.ok_or_else(unknown)?.plan.clone()))
+                Ok(ResolvedDocument::Served(tool.ok_or_else(unknown)?.plan.clone()))
             }
         }
     }
@@ -60,18 +60,18 @@ impl Composition {
     /// The principal that it runs as. A model that stores a template runs it as its author.
     pub fn runs_as(&self, who: &Principal) -> Principal {
         match self {
-            Composition::Inline(_) | Composition::StoredTemplate(_) => who.as_author(),
-            Composition::Template(_) | Composition::Served(_) => who.clone(),
+            ResolvedDocument::Inline(_) | ResolvedDocument::StoredTemplate(_) => who.as_author(),
+            ResolvedDocument::Template(_) | ResolvedDocument::Served(_) => who.clone(),
         }
     }
 
     /// Its plan, with the tools of the principal that runs it.
     pub fn plan(self, service: &RunService, runs_as: &Principal) -> Result<Arc<Plan>, Error> {
         match self {
-            Composition::Served(plan) => Ok(plan),
-            Composition::Inline(source)
-            | Composition::Template(source)
-            | Composition::StoredTemplate(source) => {
+            ResolvedDocument::Served(plan) => Ok(plan),
+            ResolvedDocument::Inline(source)
+            | ResolvedDocument::Template(source)
+            | ResolvedDocument::StoredTemplate(source) => {
                 let engine = service.catalog(runs_as).engine;
                 let (plan, diagnostics) = calculate(|| engine.plan(&source));
                 plan.ok_or_else(|| Error::findings(&source, &diagnostics))
@@ -86,7 +86,7 @@ pub async fn plan(
     who: &Principal,
     document: DocumentRef<'_>,
 ) -> Result<Arc<Plan>, Error> {
-    let composition = Composition::find(service, who, document).await?;
+    let composition = ResolvedDocument::find(service, who, document).await?;
     let runs_as = composition.runs_as(who);
     composition.plan(service, &runs_as)
 }
@@ -97,13 +97,13 @@ pub async fn validate(
     who: &Principal,
     document: DocumentRef<'_>,
 ) -> Result<ValidationResult, Error> {
-    let composition = Composition::find(service, who, document).await?;
+    let composition = ResolvedDocument::find(service, who, document).await?;
     let runs_as = composition.runs_as(who);
     let (plan, diagnostics) = match composition {
-        Composition::Served(plan) => (Some(plan), Vec::new()),
-        Composition::Inline(source)
-        | Composition::Template(source)
-        | Composition::StoredTemplate(source) => {
+        ResolvedDocument::Served(plan) => (Some(plan), Vec::new()),
+        ResolvedDocument::Inline(source)
+        | ResolvedDocument::Template(source)
+        | ResolvedDocument::StoredTemplate(source) => {
             let engine = service.catalog(&runs_as).engine;
             let (plan, diagnostics) = calculate(|| engine.plan(&source));
             (plan, diagnostics.iter().map(|finding| finding.view(&source)).collect())

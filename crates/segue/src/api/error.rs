@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
-use segue_core::source::Source;
 use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use segue_core::planner::PlanState;
+use segue_core::source::Source;
 use segue_core::view::ErrorView;
 use segue_runtime::engine::{EngineError, PlanningError};
 use segue_runtime::library::LibraryError;
@@ -200,7 +200,11 @@ impl Error {
 
     /// Everything as text, for a model that sees nothing else.
     pub fn text(&self) -> String {
-        let own = || format!("{} [{}]", self.message, self.code);
+        let own = || match self.kind {
+            // The message says it all.
+            ErrorKind::NotFound => self.message.clone(),
+            _ => format!("{} [{}]", self.message, self.code),
+        };
         let mut text = self.title.map_or_else(own, str::to_owned);
         if let Some(help) = &self.help {
             let _ = write!(text, " ({help})");

@@ -249,9 +249,9 @@ mod tests {
     use std::pin::pin;
     use std::task::Poll;
 
-    use segue_core::source::Source;
     use segue_core::planner::{PlanOrigin as PlanSource, PlanningCost};
     use segue_core::run::Options;
+    use segue_core::source::Source;
     use segue_core::value::Value;
     use segue_runtime::engine::Engine;
     use segue_runtime::library::Library;

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema as Generated, SchemaGenerator, json_schema};
-use segue_core::duration::parse_duration;
-use segue_core::document::read_trusted_json;
-use segue_core::source::Source;
 use segue_core::composition::Strategy;
+use segue_core::document::read_trusted_json;
+use segue_core::duration::parse_duration;
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::value::{Map, Value, from_value};
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -131,9 +131,11 @@ pub struct ExecutionOptions {
     pub error_strategy: Option<ErrorStrategy>,
     /// Call nothing, and show what would be called.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub dry_run: bool,
     /// Consent to every call that would ask a person.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub approved: bool,
 }
 
@@ -328,7 +330,7 @@ impl JsonSchema for MaxConcurrency {
 }
 
 /// What a run does when a step has failed for good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorStrategy {
     /// It starts nothing more.
@@ -339,6 +341,21 @@ pub enum ErrorStrategy {
     Rollback,
     /// It retries, then stops.
     Retry,
+}
+
+// Not derived: that would list each value as a schema of its own.
+impl JsonSchema for ErrorStrategy {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ErrorStrategy".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Generated {
+        json_schema!({
+            "type": "string",
+            "enum": Strategy::WORDS,
+            "description": "What a run does when a step has failed for good."
+        })
+    }
 }
 
 impl From<ErrorStrategy> for Strategy {
@@ -396,6 +413,7 @@ pub struct CreatePlan {
 pub struct ExecutePlan {
     /// Execute it although it was executed already.
     #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(extend("default" = false))]
     pub again: bool,
     /// The context that it requires of its caller.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -231,6 +231,10 @@ pub fn reference_schema() -> Value {
     ])
 }
 
+/// Fields of a run that the result of a tool does not have.
+pub const HIDDEN_RUN_FIELDS: [&str; 5] =
+    ["request_id", "plan_id", "chain_id", "dialect", "duration"];
+
 /// A run as a value, with its steps on demand.
 pub fn run_value(view: &RunView, with_steps: bool) -> Value {
     let text = serde_json::to_string(view).unwrap_or_default();
@@ -240,8 +244,7 @@ pub fn run_value(view: &RunView, with_steps: bool) -> Value {
     let keep = |name: &str| match name {
         "steps" => with_steps,
         "state" | "results" => with_steps || view.output.is_null(),
-        "request_id" | "plan_id" | "chain_id" | "dialect" | "duration" => false,
-        _ => true,
+        other => !HIDDEN_RUN_FIELDS.contains(&other),
     };
     let kept = members.iter().filter(|(name, _)| keep(name));
     kept.map(|(name, value)| (name.clone(), value.clone())).collect::<Map>().into()

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
+use segue_core::composition::StepKind;
 use segue_core::document::{self, ReadLimits};
 use segue_core::source::Source;
-use segue_core::composition::StepKind;
-use segue_core::view::TemplateView;
 use segue_core::value::{Map, Value};
+use segue_core::view::TemplateView;
 use segue_runtime::engine::Engine;
 
 use super::error::{Error, require_for};

@@ -7,10 +7,10 @@ use schemars::JsonSchema;
 use segue_core::access::Principal;
 use segue_core::diagnostic::{Code, nearest_name};
 use segue_core::expose::{self, Adapter, ConversionFailure, Export, ExportFormat, Loss};
-use segue_core::view::explain::effect_label;
 use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
 use segue_core::toolset::Toolset;
 use segue_core::value::Value;
+use segue_core::view::explain::effect_label;
 use serde::Serialize;
 
 use super::error::{Error, ErrorKind};

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use segue_core::access::INLINE;
-use segue_core::source::Position;
 use segue_core::diagnostic::{Code, Diagnostic, Severity, nearest_name};
 use segue_core::planner::{ModelReply, Prompt};
 use segue_core::run::Failure;
+use segue_core::source::Position;
 use segue_core::toolset::ToolsetBuilder;
 use segue_runtime::engine::{Engine, EngineBuilder, LoadError, UnavailableTools};
 use segue_runtime::library::{Library, UnreadableTemplate};

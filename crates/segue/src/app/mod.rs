@@ -24,9 +24,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::source::{Source, Span};
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::plan::Plan;
+use segue_core::source::{Source, Span};
 use segue_runtime::engine::{Engine, EngineBuilder, LoadError};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::Library;

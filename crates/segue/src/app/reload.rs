@@ -14,11 +14,11 @@ use super::engine::{not_loaded_note, open_library, untrusted_overwrites};
 use super::service::recover;
 use super::signals::{Hangup, HangupSignals};
 use super::upstream::ServerChanges;
+use crate::api::runs::RunService;
+use crate::api::threads;
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
 use crate::print::{escape_control, print_status};
-use crate::api::runs::RunService;
-use crate::api::threads;
 
 /// The time between two looks at the files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);

@@ -8,18 +8,19 @@ use segue_runtime::driver::now_ms;
 use segue_runtime::store::Retention;
 
 use super::{App, AppError};
+use crate::api::runs::RunService;
+use crate::api::threads::ThreadPools;
 use crate::config::{Config, RunRetention};
 use crate::observe::Observers;
 use crate::print::{print_error, print_status};
-use crate::api::runs::RunService;
-use crate::api::threads::ThreadPools;
 
 /// The time between two searches for runs to delete.
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
 
 /// Starts the threads of a server.
 pub(crate) fn start_threads() -> Result<ThreadPools, AppError> {
-    ThreadPools::start().map_err(|error| AppError::new(format!("cannot start threads: {error}"), None))
+    ThreadPools::start()
+        .map_err(|error| AppError::new(format!("cannot start threads: {error}"), None))
 }
 
 /// The service over a configured engine. A composition cannot take one of the `reserved` tool names.
@@ -36,7 +37,11 @@ pub(crate) fn run_service(
 
 /// Resumes interrupted runs whose servers are ready; with `ready`, only those that waited for one of
 /// these servers. A client that asks for such a run finds it under way.
-pub(crate) async fn recover(app: &App, service: &Arc<RunService>, ready: Option<&BTreeSet<Arc<str>>>) {
+pub(crate) async fn recover(
+    app: &App,
+    service: &Arc<RunService>,
+    ready: Option<&BTreeSet<Arc<str>>>,
+) {
     match service.recover(&app.upstream.pending(), ready).await {
         Ok(count) if app.options.verbose => print_status(&format!("{count} unfinished runs")),
         Ok(_) => {}

@@ -199,7 +199,9 @@ fn open_question(
             let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
             format!("several steps ask a question; choose one with `--step`: {}", steps.join(", "))
         }
-        (AmbiguousQuestion::None, Some(step)) => format!("step `{step}` has no question of this kind"),
+        (AmbiguousQuestion::None, Some(step)) => {
+            format!("step `{step}` has no question of this kind")
+        }
         (AmbiguousQuestion::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
         (AmbiguousQuestion::None, None) => "this run has no open question".to_owned(),
     })

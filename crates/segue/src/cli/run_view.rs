@@ -1,16 +1,16 @@
 //! Prints the view of a run, and makes its exit code.
 
 use segue_core::diagnostic::Code;
-use segue_core::view::explain;
+use segue_core::duration::format_duration;
 use segue_core::tool::Impact;
 use segue_core::value::Value;
-use segue_core::duration::format_duration;
+use segue_core::view::explain;
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus, StepView};
 use segue_runtime::driver::now_ms;
 
 use super::{Exit, Global, Output, print_json, to_json};
-use crate::print::{escape_control, print_data, print_error, print_status};
 use crate::api::questions::waiting_text;
+use crate::print::{escape_control, print_data, print_error, print_status};
 
 pub(super) fn show(global: &Global, view: &RunView) -> Exit {
     match global.output() {

@@ -246,7 +246,8 @@ fn authenticator(
         let known = before.and_then(Authenticator::issuer).filter(|known| known.config() == oidc);
         known.cloned().unwrap_or_else(|| Arc::new(Issuer::new(oidc.clone())))
     });
-    let authenticator = authenticator.with(config.server.principals.iter().cloned()).with_issuer(issuer);
+    let authenticator =
+        authenticator.with(config.server.principals.iter().cloned()).with_issuer(issuer);
     if let Some((one, other)) = authenticator.clash() {
         let message = format!("`{}` and `{}` have the same token", one.name, other.name);
         print_error(&message, Some("`segue serve token NAME` generates one"));
@@ -256,7 +257,10 @@ fn authenticator(
 }
 
 /// The administrator's token, and the note that shows a generated one.
-fn administrator(args: &ServeArgs, config: &Config) -> Result<(Authenticator, Option<String>), Exit> {
+fn administrator(
+    args: &ServeArgs,
+    config: &Config,
+) -> Result<(Authenticator, Option<String>), Exit> {
     if args.no_token {
         return Ok((Authenticator::everybody(), None));
     }

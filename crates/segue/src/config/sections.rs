@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use segue_core::duration::parse_duration;
 use segue_core::document::Node;
+use segue_core::duration::parse_duration;
 use segue_core::limits::Limits;
 use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::value::Value;

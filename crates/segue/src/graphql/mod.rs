@@ -38,10 +38,9 @@ use async_graphql::{
     Schema, ServerError,
 };
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::sse::{Event, KeepAlive, Sse};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{FutureExt as _, StreamExt as _};
 use schemars::{JsonSchema, SchemaGenerator};
@@ -53,7 +52,7 @@ use serde::{Deserialize, Serialize};
 use crate::api::error::Error;
 use crate::api::requests::impl_request;
 use crate::api::threads::log_panic;
-use crate::http::request::{Answer, ApiRequest, HandlerState};
+use crate::http::request::{ApiRequest, HandlerResult, HandlerState};
 use crate::http::route::{
     BodySpec, Handler, Route, Verb, json as json_response, mount, needed, route,
 };
@@ -149,7 +148,7 @@ pub fn router(state: &Arc<HandlerState>) -> Router {
 }
 
 /// `POST /graphql`
-async fn execute(request: ApiRequest) -> Answer {
+async fn execute(request: ApiRequest) -> HandlerResult {
     let format = ResponseFormat::of(request.header("accept"));
     let operation: GraphqlRequest = request.read()?;
     let document = match cost::read(&operation.query, &request.service().limits()) {
@@ -283,18 +282,28 @@ fn whole(format: ResponseFormat, executed: Executed) -> Response {
     response
 }
 
-/// A response of events: `next` for each result, `complete` at the end.
+/// A response of events: `next` for each result, `complete` at the end. Written here, because axum's `Sse`
+/// sends no event without data, and `complete` has none.
 fn events(executed: BoxStream<'static, Executed>, is_subscription: bool) -> Response {
-    let results = executed.map(move |next| {
-        let result = GraphqlResult::of(next, is_subscription);
-        Event::default().event("next").data(serde_json::to_string(&result).unwrap_or_default())
+    let bytes = stream::unfold(Some(executed), move |executed| async move {
+        let mut executed = executed?;
+        let message = match tokio::time::timeout(KEEP_ALIVE_EVERY, executed.next()).await {
+            Err(_) => ":\n\n".into(),
+            Ok(Some(next)) => {
+                let result = GraphqlResult::of(next, is_subscription);
+                let data = serde_json::to_string(&result).unwrap_or_default();
+                format!("event: next\ndata: {data}\n\n")
+            }
+            Ok(None) => {
+                let end = Bytes::from_static(b"event: complete\ndata:\n\n");
+                return Some((Ok::<_, Infallible>(end), None));
+            }
+        };
+        Some((Ok(Bytes::from(message)), Some(executed)))
     });
-    let end = stream::once(async { Event::default().event("complete").data("") });
-    let events = results.chain(end).map(Ok::<_, Infallible>);
-    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_EVERY);
-    let mut response = Sse::new(events).keep_alive(keep_alive).into_response();
-    // Every response has `no-store`, which is stricter than what the library sets here.
-    response.headers_mut().remove(header::CACHE_CONTROL);
+    let mut response = Response::new(Body::from_stream(bytes));
+    let kind = HeaderValue::from_static("text/event-stream");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }
 

@@ -23,7 +23,7 @@ use crate::api::runs::events::EventReaders;
 use crate::observe::RequestOrigin;
 
 /// What a handler answers.
-pub type Answer = Result<Response, Problem>;
+pub type HandlerResult = Result<Response, Problem>;
 
 /// The body of a request, which the auth layer has read.
 #[derive(Clone, Debug, Default)]

@@ -19,7 +19,7 @@ use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
 
 use super::problem::Problem;
-use super::request::{Answer, ApiRequest, HandlerState};
+use super::request::{ApiRequest, HandlerResult, HandlerState};
 use crate::api::audit;
 use crate::api::error::{Error, require};
 use crate::api::threads::Panicked;
@@ -62,11 +62,11 @@ pub type SchemaFn = fn(&mut SchemaGenerator) -> Schema;
 #[derive(Clone, Copy)]
 pub enum Handler {
     /// Answers at once, on the thread that serves connections.
-    Inline(fn(&ApiRequest) -> Answer),
+    Inline(fn(&ApiRequest) -> HandlerResult),
     /// Answers in the pool of requests, where it may wait, compile and evaluate.
-    Worker(fn(ApiRequest) -> BoxFuture<'static, Answer>),
+    Worker(fn(ApiRequest) -> BoxFuture<'static, HandlerResult>),
     /// Answers on the thread that serves connections, and may wait.
-    InlineAsync(fn(ApiRequest) -> BoxFuture<'static, Answer>),
+    InlineAsync(fn(ApiRequest) -> BoxFuture<'static, HandlerResult>),
     /// Another router, with the same authentication.
     External,
 }
@@ -326,7 +326,7 @@ async fn call(
     params: &RawPathParams,
     who: Principal,
     request: Request,
-) -> Answer {
+) -> HandlerResult {
     require(&who, route.right)?;
     let path = params.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let threads = state.service.threads().clone();

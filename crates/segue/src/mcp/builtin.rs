@@ -12,16 +12,16 @@ use schemars::JsonSchema;
 use segue_core::access::{Principal, Right};
 use segue_core::plan::Plan;
 use segue_core::planner::{PlannedView, StoredPlan};
-use segue_core::view::TemplateView;
 use segue_core::tool::Annotations;
 use segue_core::value::{Map, Value};
+use segue_core::view::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
 use segue_runtime::engine::Engine;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::call::ToolRun;
-use super::schema::{input_schema, output_schema};
+use super::schema::{input_schema, output_schema, output_schema_without};
 use crate::api::error::Error;
 use crate::api::plans::{self, NewPlan, PlanOffer, PlanRef};
 use crate::api::requests::{
@@ -29,7 +29,9 @@ use crate::api::requests::{
     read_with,
 };
 use crate::api::responses::{TemplateList, ValidationResult};
-use crate::api::result::{RenderOptions, ResultPart, ToolResult, json_of, run_value};
+use crate::api::result::{
+    HIDDEN_RUN_FIELDS, RenderOptions, ResultPart, ToolResult, json_of, run_value,
+};
 use crate::api::runs::RunService;
 use crate::api::runs::act::current_view;
 use crate::api::runs::start::{self, Execution};
@@ -60,10 +62,11 @@ pub struct BuiltinTool {
 }
 
 /// Reads the arguments and answers.
-type Handler = for<'a> fn(BuiltinCall<'a>, &'a Value) -> BoxFuture<'a, Result<Next, Error>>;
+type Handler =
+    for<'a> fn(BuiltinCall<'a>, &'a Value) -> BoxFuture<'a, Result<BuiltinOutcome, Error>>;
 
 /// What a tool does after its arguments were read.
-pub(super) enum Next {
+pub(super) enum BuiltinOutcome {
     /// It has its result.
     Done(ToolResult),
     /// It starts a run.
@@ -90,7 +93,7 @@ const ANYTHING: Annotations = Annotations {
 };
 
 fn run_output() -> Value {
-    output_schema::<RunView>(&["run_id", "status"])
+    output_schema_without::<RunView>(&HIDDEN_RUN_FIELDS, &["run_id", "status"])
 }
 
 fn template_output() -> Value {
@@ -221,7 +224,9 @@ pub const BUILTIN_TOOLS: &[BuiltinTool] = &[
         needs_model: false,
         input: input_schema::<RunById>,
         output: run_output,
-        handler: |_, args| Box::pin(async move { Ok(Next::Resume(read::<RunById>(args)?.run_id)) }),
+        handler: |_, args| {
+            Box::pin(async move { Ok(BuiltinOutcome::Resume(read::<RunById>(args)?.run_id)) })
+        },
     },
 ];
 
@@ -256,7 +261,11 @@ impl BuiltinTool {
     }
 
     /// Reads the arguments and calls the handler.
-    pub(super) async fn call(&self, call: BuiltinCall<'_>, args: &Value) -> Result<Next, Error> {
+    pub(super) async fn call(
+        &self,
+        call: BuiltinCall<'_>,
+        args: &Value,
+    ) -> Result<BuiltinOutcome, Error> {
         (self.handler)(call, args).await
     }
 }
@@ -410,37 +419,37 @@ pub(super) struct BuiltinCall<'a> {
 }
 
 impl BuiltinCall<'_> {
-    fn done(&self, view: &impl Serialize) -> Next {
-        Next::Done(ToolResult::value(json_of(view), self.render.bytes_max, None))
+    fn done(&self, view: &impl Serialize) -> BuiltinOutcome {
+        BuiltinOutcome::Done(ToolResult::value(json_of(view), self.render.bytes_max, None))
     }
 
-    async fn create_template(self, request: CreateTemplate) -> Result<Next, Error> {
+    async fn create_template(self, request: CreateTemplate) -> Result<BuiltinOutcome, Error> {
         let replace = request.replace;
         let stored = templates::create(self.service, self.who, request.into(), replace).await?;
         Ok(self.done(&stored))
     }
 
-    async fn delete_template(self, request: TemplateById) -> Result<Next, Error> {
+    async fn delete_template(self, request: TemplateById) -> Result<BuiltinOutcome, Error> {
         templates::delete(self.service, self.who, &request.id).await?;
         Ok(self.done(&DeletedTemplate { id: request.id, deleted: true }))
     }
 
-    async fn find_template(self, request: TemplateById) -> Result<Next, Error> {
+    async fn find_template(self, request: TemplateById) -> Result<BuiltinOutcome, Error> {
         Ok(self.done(&templates::find(self.service, self.who, &request.id).await?))
     }
 
-    async fn list_templates(self, request: ListTemplates) -> Result<Next, Error> {
+    async fn list_templates(self, request: ListTemplates) -> Result<BuiltinOutcome, Error> {
         let search = request.search.as_deref().unwrap_or("");
         let templates = templates::list(self.service, self.who, search).await?;
         Ok(self.done(&TemplateList { templates }))
     }
 
-    async fn validate(self, request: ValidateComposition) -> Result<Next, Error> {
+    async fn validate(self, request: ValidateComposition) -> Result<BuiltinOutcome, Error> {
         let document = DocumentRef::Inline(&request.composition);
         Ok(self.done(&documents::validate(self.service, self.who, document).await?))
     }
 
-    async fn execute(self, request: ExecuteComposition) -> Result<Next, Error> {
+    async fn execute(self, request: ExecuteComposition) -> Result<BuiltinOutcome, Error> {
         if request.options.as_ref().is_some_and(|options| options.approved) {
             return Err(Error::invalid(APPROVED));
         }
@@ -448,13 +457,21 @@ impl BuiltinCall<'_> {
             start::resolve(self.service, self.who, &request).await?;
         if dry_run {
             let outcome = Ok(start::dry_run(self.service, &who, &plan, input, context));
-            return Ok(Next::Done(ToolResult::dry_run(&outcome, self.render)));
+            return Ok(BuiltinOutcome::Done(ToolResult::dry_run(&outcome, self.render)));
         }
         let (part, plan_ref) = (ResultPart::Run, None);
-        Ok(Next::Start(Box::new(ToolRun { who, plan, input, context, options, part, plan_ref })))
+        Ok(BuiltinOutcome::Start(Box::new(ToolRun {
+            who,
+            plan,
+            input,
+            context,
+            options,
+            part,
+            plan_ref,
+        })))
     }
 
-    async fn create_plan(self, request: CreatePlan) -> Result<Next, Error> {
+    async fn create_plan(self, request: CreatePlan) -> Result<BuiltinOutcome, Error> {
         let NewPlan { planned, used_before } =
             plans::create(self.service, self.who, request).await?;
         Ok(self.done(&PlanReport {
@@ -465,16 +482,16 @@ impl BuiltinCall<'_> {
         }))
     }
 
-    async fn execute_plan(self, request: ExecuteStoredPlan) -> Result<Next, Error> {
+    async fn execute_plan(self, request: ExecuteStoredPlan) -> Result<BuiltinOutcome, Error> {
         let ExecuteStoredPlan { plan_id, request_id, again } = request;
         let record = self.record(&PlanById { plan_id, request_id }).await?;
         let who = self.who.as_author();
         let (_, plan, _): (_, Arc<Plan>, _) = self.service.catalog(&who).engine.plan_of(&record)?;
         let plan_ref = PlanRef { plan_id: record.plan_id, again };
-        Ok(Next::Start(Box::new(ToolRun::of_plan(who, plan, plan_ref))))
+        Ok(BuiltinOutcome::Start(Box::new(ToolRun::of_plan(who, plan, plan_ref))))
     }
 
-    async fn find_plan(self, request: PlanById) -> Result<Next, Error> {
+    async fn find_plan(self, request: PlanById) -> Result<BuiltinOutcome, Error> {
         let record = self.record(&request).await?;
         let record = plans::with_state(self.service, self.who, record);
         let run = plans::last_run(self.service, self.who, &record).await;
@@ -485,7 +502,7 @@ impl BuiltinCall<'_> {
             used_before: Vec::new(),
         };
         let value = json_of(&report);
-        Ok(Next::Done(ToolResult::value(value, self.render.bytes_max, run.as_ref())))
+        Ok(BuiltinOutcome::Done(ToolResult::value(value, self.render.bytes_max, run.as_ref())))
     }
 
     async fn record(self, request: &PlanById) -> Result<StoredPlan, Error> {
@@ -496,12 +513,16 @@ impl BuiltinCall<'_> {
         }
     }
 
-    async fn cancel(self, request: RunById) -> Result<Next, Error> {
+    async fn cancel(self, request: RunById) -> Result<BuiltinOutcome, Error> {
         let view = self.service.cancel(self.who, &request.run_id).await?;
-        Ok(Next::Done(ToolResult::value(run_value(&view, false), self.render.bytes_max, None)))
+        Ok(BuiltinOutcome::Done(ToolResult::value(
+            run_value(&view, false),
+            self.render.bytes_max,
+            None,
+        )))
     }
 
-    async fn find_run(self, request: FindRun) -> Result<Next, Error> {
+    async fn find_run(self, request: FindRun) -> Result<BuiltinOutcome, Error> {
         let FindRun { run_id, wait_ms, steps } = request;
         let (service, who) = (self.service, self.who);
         let until = Instant::now() + Duration::from_millis(wait_ms);
@@ -521,6 +542,6 @@ impl BuiltinCall<'_> {
         if view.status == RunStatus::Pending {
             view.status = RunStatus::Running;
         }
-        Ok(Next::Done(ToolResult::run(&view, steps, self.render.bytes_max)))
+        Ok(BuiltinOutcome::Done(ToolResult::run(&view, steps, self.render.bytes_max)))
     }
 }

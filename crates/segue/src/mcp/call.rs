@@ -18,8 +18,8 @@ use segue_core::run::{Options, Question, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
 use segue_runtime::confirm::{Confirmer as _, Decision, DenyAll};
-use segue_runtime::driver::now_ms;
 use segue_runtime::driver::RunCommand;
+use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{Engine, EngineError};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -83,7 +83,7 @@ impl ToolRun {
 }
 
 /// A call.
-pub(super) struct ToolCall<'a> {
+pub(super) struct IncomingCall<'a> {
     pub(super) server: &'a Server,
     pub(super) service: Arc<RunService>,
     pub(super) who: &'a Principal,
@@ -97,7 +97,7 @@ type CallResult = Result<CallToolResponse, ErrorData>;
 /// Why answers do not fit, by the names of their questions.
 pub(super) type InvalidAnswers = BTreeMap<String, String>;
 
-impl ToolCall<'_> {
+impl IncomingCall<'_> {
     /// Makes a call, or continues it after its client was asked.
     pub(super) async fn run(
         &self,

@@ -36,7 +36,7 @@ use crate::api::runs::RunService;
 use crate::http::route::{Route, Verb, check_right, route};
 use server::Server;
 use sessions::Sessions;
-use stdio::{ClientGone, StdioTransport};
+use stdio::{ClientGone, StdioServerTransport};
 
 /// The path over HTTP.
 const PATH: &str = "/mcp";
@@ -65,7 +65,8 @@ pub async fn serve_stdio(service: ServiceReceiver, limits: Arc<Limits>) {
     let host = Principal::host(STDIO);
     let server = Server::new(host, service, &limits, client_gone.clone(), false);
     let (read, write) = rmcp::transport::stdio_pipes();
-    let transport = StdioTransport::new(read, write, limits.mcp_message_bytes_max, client_gone);
+    let transport =
+        StdioServerTransport::new(read, write, limits.mcp_message_bytes_max, client_gone);
     // A client that disconnects before its first request is no error.
     if let Ok(service) = Box::pin(server.serve(transport)).await {
         let _ = service.waiting().await;

@@ -29,9 +29,15 @@ pub(super) fn input_schema<T: JsonSchema>() -> Value {
 /// The schema of a tool's result: its members, of which these are there in any case. A result may also be
 /// a reference to a run, so others are not required.
 pub(super) fn output_schema<T: JsonSchema>(required: &[&str]) -> Value {
+    output_schema_without::<T>(&[], required)
+}
+
+/// The same without these members, which the tool leaves out.
+pub(super) fn output_schema_without<T: JsonSchema>(hidden: &[&str], required: &[&str]) -> Value {
     let schema = generate::<T>(SchemaSettings::draft2020_12().for_serialize());
     let properties = schema.get("properties").and_then(Value::as_object);
     let members = properties.into_iter().flat_map(|properties| properties.iter());
+    let members = members.filter(|(name, _)| !hidden.contains(&&***name));
     let outlines = members.map(|(name, member)| (name.clone(), outline(member)));
     Value::object([
         ("type", Value::from("object")),
@@ -42,9 +48,17 @@ pub(super) fn output_schema<T: JsonSchema>(required: &[&str]) -> Value {
 
 /// The type, the words and the description of a member.
 fn outline(member: &Value) -> Value {
-    let kept = ["type", "enum", "description"];
-    let members = kept.iter().filter_map(|name| Some(((*name).into(), member.get(name)?.clone())));
-    members.collect::<Map>().into()
+    let mut outline = Map::new();
+    for name in ["type", "enum", "description"] {
+        outline.extend(member.get(name).map(|value| (name.into(), value.clone())));
+    }
+    // An enum whose values have descriptions.
+    if let Some(values) = member.get("oneOf").and_then(Value::as_array) {
+        let values: Vec<Value> =
+            values.iter().filter_map(|value| value.get("const").cloned()).collect();
+        outline.insert("enum".into(), values.into());
+    }
+    outline.into()
 }
 
 /// A schema in which no member may be `null`.
@@ -65,8 +79,10 @@ fn without_null(schema: Value) -> Value {
                         let ways = ways.iter().filter(is_value).cloned().map(without_null);
                         let ways: Vec<Value> = ways.collect();
                         if let [Value::Object(one)] = &ways[..] {
-                            let own = one.iter().map(|(name, value)| (name.clone(), value.clone()));
-                            all.extend(own);
+                            // The description of the member is better than that of its type.
+                            for (name, value) in one.iter() {
+                                all.entry(name.clone()).or_insert_with(|| value.clone());
+                            }
                             continue;
                         }
                         ways.into()

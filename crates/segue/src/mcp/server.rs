@@ -24,8 +24,8 @@ use segue_core::value::Value;
 use segue_core::view::{RunStatus, rfc3339};
 
 use super::ServiceReceiver;
-use super::builtin::{self, BUILTIN_TOOLS, BuiltinCall, Next};
-use super::call::{POLL_MS, ToolCall, ToolRun, forms, respond, stored_forms};
+use super::builtin::{self, BUILTIN_TOOLS, BuiltinCall, BuiltinOutcome};
+use super::call::{IncomingCall, POLL_MS, ToolRun, forms, respond, stored_forms};
 use super::request_state::StateSealer;
 use super::stdio::ClientGone;
 use super::translate;
@@ -174,9 +174,9 @@ impl Server {
         who: &'a Principal,
         context: &'a RequestContext<RoleServer>,
         args: &'a Value,
-    ) -> Result<ToolCall<'a>, ErrorData> {
+    ) -> Result<IncomingCall<'a>, ErrorData> {
         let service = self.service().await?;
-        Ok(ToolCall { server: self, service, who, context, tool: "", args })
+        Ok(IncomingCall { server: self, service, who, context, tool: "", args })
     }
 
     /// Notifies a client that sent `initialize` when the served tools change.
@@ -253,7 +253,8 @@ impl Server {
         let args = translate::arguments(&params, context, &limits)?;
         let catalog = service.catalog(who);
         let (tool, args) = (&*params.name, &args);
-        let call = ToolCall { server: self, service: service.clone(), who, context, tool, args };
+        let call =
+            IncomingCall { server: self, service: service.clone(), who, context, tool, args };
         let (state, responses) = (params.request_state.as_deref(), params.input_responses.clone());
         let Some(builtin) = builtin::find(tool) else {
             let served = catalog.tools.get(tool).filter(|_| who.may(CALL_RIGHT));
@@ -278,9 +279,9 @@ impl Server {
         }
         let render = call.render_options(ResultPart::Run);
         match builtin.call(BuiltinCall { service: &service, who, render }, args).await {
-            Ok(Next::Done(result)) => Ok(respond(result)),
-            Ok(Next::Start(run)) => call.run(*run, state, responses).await,
-            Ok(Next::Resume(run_id)) => call.resume(&run_id, state, responses).await,
+            Ok(BuiltinOutcome::Done(result)) => Ok(respond(result)),
+            Ok(BuiltinOutcome::Start(run)) => call.run(*run, state, responses).await,
+            Ok(BuiltinOutcome::Resume(run_id)) => call.resume(&run_id, state, responses).await,
             Err(error) => Ok(respond(ToolResult::from(error))),
         }
     }

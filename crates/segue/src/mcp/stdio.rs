@@ -42,7 +42,7 @@ impl ClientGone {
 }
 
 /// The transport.
-pub(super) struct StdioTransport<R> {
+pub(super) struct StdioServerTransport<R> {
     frames: LineFrames<BufReader<R>>,
     bytes_max: usize,
     write: Option<mpsc::Sender<OutgoingMessage>>,
@@ -59,16 +59,16 @@ struct OutgoingMessage {
     written: Option<oneshot::Sender<std::io::Result<()>>>,
 }
 
-impl<R: AsyncRead + Send + Unpin> StdioTransport<R> {
+impl<R: AsyncRead + Send + Unpin> StdioServerTransport<R> {
     /// A transport over these two streams, with messages of at most so many bytes.
     pub(super) fn new(
         read: R,
         write: impl AsyncWrite + Send + Unpin + 'static,
         bytes_max: usize,
         client_gone: ClientGone,
-    ) -> StdioTransport<R> {
+    ) -> StdioServerTransport<R> {
         let (sender, receiver) = mpsc::channel(UNWRITTEN_MAX);
-        StdioTransport {
+        StdioServerTransport {
             frames: LineFrames::new(BufReader::with_capacity(64 * 1024, read), bytes_max),
             bytes_max,
             write: Some(sender),
@@ -168,7 +168,7 @@ async fn write_all(mut to: impl AsyncWrite + Unpin, mut messages: mpsc::Receiver
     }
 }
 
-impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioTransport<R> {
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for StdioServerTransport<R> {
     type Error = std::io::Error;
 
     fn send(

@@ -10,17 +10,17 @@ use crate::api::requests::ExecuteComposition;
 use crate::api::responses::{CompositionList, CompositionResult};
 use crate::api::runs::start::{self, CallOptions};
 use crate::api::tools::compositions;
-use crate::http::request::{Answer, ApiRequest, json};
+use crate::http::request::{ApiRequest, HandlerResult, json};
 use crate::http::route::RunId;
 
 /// `GET /api/v1/compositions`
-pub(super) fn list(request: &ApiRequest) -> Answer {
+pub(super) fn list(request: &ApiRequest) -> HandlerResult {
     let compositions = compositions(request.service(), &request.who);
     Ok(json(StatusCode::OK, &CompositionList { compositions }))
 }
 
 /// `POST /api/v1/compositions/validate`
-pub(super) async fn validate(request: ApiRequest) -> Answer {
+pub(super) async fn validate(request: ApiRequest) -> HandlerResult {
     let wanted: ExecuteComposition = request.read()?;
     let document = wanted.document()?;
     let result = documents::validate(request.service(), &request.who, document).await?;
@@ -28,7 +28,7 @@ pub(super) async fn validate(request: ApiRequest) -> Answer {
 }
 
 /// `POST /api/v1/compositions/execute`
-pub(super) async fn execute(request: ApiRequest) -> Answer {
+pub(super) async fn execute(request: ApiRequest) -> HandlerResult {
     let wanted: ExecuteComposition = request.read()?;
     let call = call_options(&request);
     result(start::execute(request.service(), &request.who, &wanted, call).await?)
@@ -44,7 +44,7 @@ pub(super) fn call_options(request: &ApiRequest) -> CallOptions<'_> {
 }
 
 /// The result of a run, or of a dry run.
-pub(super) fn result(view: RunView) -> Answer {
+pub(super) fn result(view: RunView) -> HandlerResult {
     if view.status == RunStatus::DryRun {
         return Ok(json(StatusCode::OK, &CompositionResult::from(view)));
     }

@@ -10,13 +10,13 @@ use futures_util::{StreamExt as _, stream};
 
 use crate::api::error::Error;
 use crate::api::runs::events::{EventReader, StreamItem};
-use crate::http::request::{Answer, ApiRequest, no_content};
+use crate::http::request::{ApiRequest, HandlerResult, no_content};
 
 /// How soon a client that lost the connection should come back.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// `GET /api/v1/runs/{id}/events`
-pub(super) async fn follow(request: ApiRequest) -> Answer {
+pub(super) async fn follow(request: ApiRequest) -> HandlerResult {
     let last = request.header("last-event-id").map(str::parse::<u64>).transpose();
     let last = last.map_err(|_| Error::malformed("`Last-Event-ID` is the number of an event"))?;
     let next = last.map_or(0, |last| last.saturating_add(1));
@@ -37,9 +37,12 @@ pub(super) async fn follow(request: ApiRequest) -> Answer {
 fn event(item: &StreamItem) -> Event {
     match item {
         StreamItem::Event(event) => {
-            let sent = Event::default().event(event.event).data(event.json_line());
             // A client resumes behind an entry of the journal, and progress has none.
-            if event.is_transient() { sent } else { sent.id(event.seq.to_string()) }
+            let sent = match event.is_transient() {
+                true => Event::default(),
+                false => Event::default().id(event.seq.to_string()),
+            };
+            sent.event(event.event).data(event.json_line())
         }
         StreamItem::End { seq, view } => {
             let data = serde_json::to_string(view).unwrap_or_default();

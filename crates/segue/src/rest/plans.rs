@@ -13,20 +13,20 @@ use crate::api::requests::{CreatePlan, ExecutePlan, PlanComposition};
 use crate::api::responses::PlanList;
 use crate::api::runs::start::execute_plan;
 use crate::api::tools::page;
-use crate::http::request::{Answer, ApiRequest, json, no_content};
+use crate::http::request::{ApiRequest, HandlerResult, json, no_content};
 
 /// The default page size.
 const PAGE: usize = 50;
 
 /// `POST /api/v1/plans`
-pub(super) async fn plan(request: ApiRequest) -> Answer {
+pub(super) async fn plan(request: ApiRequest) -> HandlerResult {
     let wanted: PlanComposition = request.read()?;
     let plan = documents::plan(request.service(), &request.who, wanted.document()?).await?;
     Ok(json(StatusCode::OK, &PlanView::from_plan(&plan)))
 }
 
 /// `POST /api/v1/plans/ask`
-pub(super) async fn create(request: ApiRequest) -> Answer {
+pub(super) async fn create(request: ApiRequest) -> HandlerResult {
     let (service, who) = (request.service(), &request.who);
     let wanted: CreatePlan = request.read()?;
     let NewPlan { planned, used_before } = plans::create(service, who, wanted).await?;
@@ -38,7 +38,7 @@ pub(super) async fn create(request: ApiRequest) -> Answer {
 }
 
 /// `GET /api/v1/plans`
-pub(super) async fn list(request: ApiRequest) -> Answer {
+pub(super) async fn list(request: ApiRequest) -> HandlerResult {
     let limit = request.query("limit").and_then(|limit| limit.parse().ok()).unwrap_or(PAGE);
     let state = request.query("state").and_then(PlanState::parse);
     let request_id = request.query("request_id");
@@ -51,7 +51,7 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 }
 
 /// `GET /api/v1/plans/{id}`
-pub(super) async fn get(request: ApiRequest) -> Answer {
+pub(super) async fn get(request: ApiRequest) -> HandlerResult {
     let (service, who) = (request.service(), &request.who);
     let record = plans::find_any(service, who, request.part("id")).await?;
     let record = plans::with_state(service, who, record);
@@ -60,13 +60,13 @@ pub(super) async fn get(request: ApiRequest) -> Answer {
 }
 
 /// `DELETE /api/v1/plans/{id}`
-pub(super) async fn delete(request: ApiRequest) -> Answer {
+pub(super) async fn delete(request: ApiRequest) -> HandlerResult {
     plans::delete(request.service(), &request.who, request.part("id")).await?;
     Ok(no_content())
 }
 
 /// `GET /api/v1/plans/{id}/composition`
-pub(super) async fn composition(request: ApiRequest) -> Answer {
+pub(super) async fn composition(request: ApiRequest) -> HandlerResult {
     let service = request.service();
     let record = plans::find_any(service, &request.who, request.part("id")).await?;
     let text = plans::composition(service, &record, request.query("name"))?;
@@ -77,7 +77,7 @@ pub(super) async fn composition(request: ApiRequest) -> Answer {
 }
 
 /// `POST /api/v1/plans/{id}/execute`
-pub(super) async fn execute(request: ApiRequest) -> Answer {
+pub(super) async fn execute(request: ApiRequest) -> HandlerResult {
     let (service, who) = (request.service(), &request.who);
     let wanted: ExecutePlan = request.read()?;
     let record = plans::find_any(service, who, request.part("id")).await?;

@@ -13,7 +13,7 @@ use crate::api::requests::{
     ResumeRun,
 };
 use crate::api::responses::{
-    CompositionList, CompositionResult, PlanList, Readiness, RunList, PlanDetails, TemplateList,
+    CompositionList, CompositionResult, PlanDetails, PlanList, Readiness, RunList, TemplateList,
     ValidationResult,
 };
 use crate::api::tools::{ExportReport, ToolDetails, ToolList};
@@ -315,7 +315,7 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Post, "/api/v1/runs/{id}/rollback", Right::Run, "rollbackRun")
     },
     Route {
-        about: "Answer the question that a run waits for, and resume it",
+        about: "HandlerResult the question that a run waits for, and resume it",
         headers: &[PREFER],
         body: Some(needed(SchemaGenerator::subschema_for::<ApproveRun>)),
         responses: SHOWS_RUN,

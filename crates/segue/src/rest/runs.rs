@@ -10,13 +10,13 @@ use super::compositions::run_response;
 use crate::api::error::Error;
 use crate::api::responses::RunList;
 use crate::api::runs::act::{RunAction, act};
-use crate::http::request::{Answer, ApiRequest, json};
+use crate::http::request::{ApiRequest, HandlerResult, json};
 
 /// The default page size.
 const PAGE: usize = 50;
 
 /// `GET /api/v1/runs`
-pub(super) async fn list(request: ApiRequest) -> Answer {
+pub(super) async fn list(request: ApiRequest) -> HandlerResult {
     let number = |name| request.query(name).and_then(|text| text.parse().ok());
     let after = request.query("cursor").map(str::parse).transpose();
     let query = RunQuery {
@@ -33,34 +33,34 @@ pub(super) async fn list(request: ApiRequest) -> Answer {
 }
 
 /// `GET /api/v1/runs/{id}`
-pub(super) async fn get(request: ApiRequest) -> Answer {
+pub(super) async fn get(request: ApiRequest) -> HandlerResult {
     let view = request.service().view(&request.who, request.part("id")).await?;
     Ok(json(StatusCode::OK, &view))
 }
 
 /// `POST /api/v1/runs/{id}/cancel`
-pub(super) async fn cancel(request: ApiRequest) -> Answer {
+pub(super) async fn cancel(request: ApiRequest) -> HandlerResult {
     act_on(&request, RunAction::Cancel).await
 }
 
 /// `POST /api/v1/runs/{id}/rollback`
-pub(super) async fn rollback(request: ApiRequest) -> Answer {
+pub(super) async fn rollback(request: ApiRequest) -> HandlerResult {
     act_on(&request, RunAction::RollBack).await
 }
 
 /// `POST /api/v1/runs/{id}/resume`
-pub(super) async fn resume(request: ApiRequest) -> Answer {
+pub(super) async fn resume(request: ApiRequest) -> HandlerResult {
     let action = RunAction::Resume(request.read()?);
     act_on(&request, action).await
 }
 
 /// `POST /api/v1/runs/{id}/approve`
-pub(super) async fn approve(request: ApiRequest) -> Answer {
+pub(super) async fn approve(request: ApiRequest) -> HandlerResult {
     let action = RunAction::Approve(request.read()?);
     act_on(&request, action).await
 }
 
-async fn act_on(request: &ApiRequest, action: RunAction) -> Answer {
+async fn act_on(request: &ApiRequest, action: RunAction) -> HandlerResult {
     let (run_id, timeout) = (request.part("id"), request.wait_timeout());
     let view = act(request.service(), &request.who, run_id, action, timeout).await?;
     Ok(run_response(view.status, &view.run_id, &view))

@@ -10,19 +10,19 @@ use segue_runtime::store::RunQuery;
 use super::{docs_page, openapi};
 use crate::api::error::Error;
 use crate::api::responses::Readiness;
-use crate::http::request::{Answer, ApiRequest, json};
+use crate::http::request::{ApiRequest, HandlerResult, json};
 use crate::observe::metrics::{GaugeValues, MEDIA_TYPE};
 
 /// How many waiting runs are counted at most.
 const WAITING_MAX: usize = 1_000;
 
 /// `GET /healthz`
-pub(super) fn health(_request: &ApiRequest) -> Answer {
+pub(super) fn health(_request: &ApiRequest) -> HandlerResult {
     Ok(text("text/plain; charset=utf-8", "ok\n"))
 }
 
 /// `GET /readyz`
-pub(super) async fn readiness(request: ApiRequest) -> Answer {
+pub(super) async fn readiness(request: ApiRequest) -> HandlerResult {
     let (service, who) = (request.service(), &request.who);
     request.state.store_probe.check(&*service.store()).await.map_err(Error::from)?;
     let readiness = Readiness {
@@ -34,28 +34,28 @@ pub(super) async fn readiness(request: ApiRequest) -> Answer {
 }
 
 /// `GET /.well-known/oauth-protected-resource`
-pub(super) fn resource(request: &ApiRequest) -> Answer {
+pub(super) fn resource(request: &ApiRequest) -> HandlerResult {
     metadata(request, "")
 }
 
 /// `GET /.well-known/oauth-protected-resource/mcp`
-pub(super) fn resource_of_mcp(request: &ApiRequest) -> Answer {
+pub(super) fn resource_of_mcp(request: &ApiRequest) -> HandlerResult {
     metadata(request, "/mcp")
 }
 
-fn metadata(request: &ApiRequest, path: &str) -> Answer {
+fn metadata(request: &ApiRequest, path: &str) -> HandlerResult {
     let known = request.state.metadata.of(request.header("host").unwrap_or(""), path);
     let none = || Error::not_found("no issuer is configured (`server.oidc`)");
     Ok(json(StatusCode::OK, &known.ok_or_else(none)?))
 }
 
 /// `GET /openapi.json`
-pub(super) fn document(request: &ApiRequest) -> Answer {
+pub(super) fn document(request: &ApiRequest) -> HandlerResult {
     Ok(text("application/json", openapi::text(&request.state.routes)))
 }
 
 /// `GET /docs`
-pub(super) fn page(request: &ApiRequest) -> Answer {
+pub(super) fn page(request: &ApiRequest) -> HandlerResult {
     let mut response = text("text/html; charset=utf-8", docs_page::text(&request.state.routes));
     let policy = HeaderValue::from_static(docs_page::POLICY);
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -63,7 +63,7 @@ pub(super) fn page(request: &ApiRequest) -> Answer {
 }
 
 /// `GET /docs/style.css`
-pub(super) fn style(_request: &ApiRequest) -> Answer {
+pub(super) fn style(_request: &ApiRequest) -> HandlerResult {
     Ok(text("text/css; charset=utf-8", docs_page::STYLE))
 }
 
@@ -74,7 +74,7 @@ fn text(kind: &'static str, text: &'static str) -> Response {
 }
 
 /// `GET /metrics`
-pub(super) async fn metrics(request: ApiRequest) -> Answer {
+pub(super) async fn metrics(request: ApiRequest) -> HandlerResult {
     let service = request.service();
     let Some(metrics) = &service.observing().metrics else {
         return Err(Error::not_found("this server has no metrics").into());

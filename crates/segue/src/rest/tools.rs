@@ -6,23 +6,23 @@ use segue_core::expose::ExportFormat;
 
 use crate::api::error::{Error, ErrorKind};
 use crate::api::tools::{self, ToolList};
-use crate::http::request::{Answer, ApiRequest, json};
+use crate::http::request::{ApiRequest, HandlerResult, json};
 
 /// `GET /api/v1/tools`
-pub(super) fn list(request: &ApiRequest) -> Answer {
+pub(super) fn list(request: &ApiRequest) -> HandlerResult {
     let search = request.query("search").unwrap_or("");
     let tools = tools::list(request.service(), &request.who, search);
     Ok(json(StatusCode::OK, &ToolList { tools }))
 }
 
 /// `GET /api/v1/tools/{id}`
-pub(super) fn get(request: &ApiRequest) -> Answer {
+pub(super) fn get(request: &ApiRequest) -> HandlerResult {
     let tool = tools::find(request.service(), &request.who, request.part("id"))?;
     Ok(json(StatusCode::OK, &tool))
 }
 
 /// `GET /api/v1/toolsets/{name}/export`
-pub(super) fn export(request: &ApiRequest) -> Answer {
+pub(super) fn export(request: &ApiRequest) -> HandlerResult {
     let Some(format) = request.query("format").and_then(ExportFormat::parse) else {
         let message = "`format` is needed: the shape that the host takes";
         return Err(Error::new(ErrorKind::Malformed, Code::NilAdapter, message).into());

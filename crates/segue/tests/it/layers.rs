@@ -33,6 +33,8 @@ struct File {
 impl File {
     fn new(path: &str, text: &str) -> File {
         let path = path.trim_end_matches(".rs").trim_end_matches("/mod");
+        let quoted = regex::Regex::new(r#""(?:[^"\\]|\\.)*""#).unwrap();
+        let text = quoted.replace_all(text, "\"\"");
         let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
         File {
             path: path.split('/').map(str::to_owned).collect(),
@@ -136,7 +138,8 @@ fn against_the_order(files: &[File]) -> String {
     let mut wrong = String::new();
     for (module, forbidden) in FORBIDDEN {
         let uses = edges.get(*module);
-        for other in forbidden.iter().filter(|other| uses.is_some_and(|uses| uses.contains(**other)))
+        for other in
+            forbidden.iter().filter(|other| uses.is_some_and(|uses| uses.contains(**other)))
         {
             let _ = writeln!(wrong, "{module} must not use {other}");
         }
@@ -234,16 +237,16 @@ fn a_planted_violation_of_each_direction_is_found() {
 /// One word, one meaning: a public type's name stands for one type in all three crates.
 #[test]
 fn no_two_public_types_have_one_name() {
-    let declared = regex::Regex::new(
-        r"(?m)^ *pub(?:\([a-z]+\))? (?:struct|enum|trait|type|union) ([A-Z]\w*)",
-    )
-    .unwrap();
-    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let declared =
+        regex::Regex::new(r"(?m)^ *pub(?:\([a-z]+\))? (?:struct|enum|trait|type|union) ([A-Z]\w*)")
+            .unwrap();
+    // Two definitions in one file are two targets' forms of one type.
+    let mut places: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for name in CRATES {
         for file in files_below(&repository().join("crates").join(name).join("src"), &["rs"]) {
             let text = fs::read_to_string(&file).unwrap();
             for found in declared.captures_iter(&text) {
-                places.entry(found[1].to_owned()).or_default().push(shown(&file));
+                places.entry(found[1].to_owned()).or_default().insert(shown(&file));
             }
         }
     }

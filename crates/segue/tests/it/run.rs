@@ -690,7 +690,7 @@ fn whoever_is_asked_sees_what_they_allow() {
         assert!(!said.contains(hidden), "{said:?}");
         assert!(said.contains(&hidden.escape_default().to_string()), "{said:?}");
     }
-    assert!(said.contains("may destroy something, and that cannot be undone"), "{said}");
+    assert!(said.contains("may destroy something, and that cannot be rolled back"), "{said}");
     // The view of a waiting run says the same.
     world.file(
         "c.yaml",

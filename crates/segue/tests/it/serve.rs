@@ -368,7 +368,7 @@ fn an_atomic_composition_asks_once() {
         let id = host.begin("tools/call", arguments.clone());
         let asked = host.request("elicitation/create");
         let message = asked["params"]["message"].as_str().unwrap();
-        assert!(message.contains("command:note: may destroy, cannot be undone"), "{message}");
+        assert!(message.contains("command:note: may destroy, cannot be rolled back"), "{message}");
         host.reply(&asked, json!({ "action": action, "content": {} }));
         let result = host.answer(id)["result"].clone();
         assert_eq!((notes(&world), host.unread("elicitation/create")), (expected, 0), "{result}");

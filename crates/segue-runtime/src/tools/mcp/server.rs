@@ -343,7 +343,6 @@ impl UpstreamServer {
                 let pause = Duration::from_millis(START_PAUSES.wait_ms(life.failures));
                 // The recorded era may be the cause.
                 life.era = None;
-                let pause = Duration::from_millis(START_PAUSES.wait_ms(life.failures));
                 life.rest = Some((Instant::now() + pause, why.clone()));
                 Err(self.unusable(why, Some(pause)))
             }

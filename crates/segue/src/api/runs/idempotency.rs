@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use segue_core::access::Principal;
-use segue_core::document::read_json_value;
 use segue_core::diagnostic::Code;
+use segue_core::document::read_json_value;
 use segue_core::tool::hex_digest;
 use segue_core::value::{Value, from_value};
 use segue_runtime::driver::now_ms;

@@ -24,8 +24,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
-use segue_core::source::Source;
 use segue_core::limits::Limits;
+use segue_core::source::Source;
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, EngineError, LoadError, LoadedRun};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use segue_core::access::{Caller, Principal};
 use segue_core::view::RunStatus;
-use segue_runtime::driver::now_ms;
 use segue_runtime::driver::RunCommand;
+use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{Engine, EngineError, LoadedRun, ResumeRequest};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 

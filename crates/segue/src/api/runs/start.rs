@@ -77,10 +77,10 @@ pub async fn resolve(
     who: &Principal,
     request: &ExecuteComposition,
 ) -> Result<Execution, Error> {
-    let composition = Composition::find(service, who, request.document()?).await?;
+    let composition = ResolvedDocument::find(service, who, request.document()?).await?;
     let dry_run = is_dry_run(request.options.as_ref());
     // A dry run calls nothing: it is a way to check.
-    if matches!(composition, Composition::Inline(_)) && !dry_run {
+    if matches!(composition, ResolvedDocument::Inline(_)) && !dry_run {
         let action = "run a composition that it wrote";
         require_for(who, Right::Compose, action, "what is served needs `run`")?;
     }

@@ -14,8 +14,6 @@ use segue::mcp::builtin;
 use segue::observe::Observers;
 use segue::server::HttpServer;
 use segue_core::limits::Limits;
-use segue_core::plan::Plan;
-use segue_core::run::Entry;
 use segue_core::source::Source;
 use segue_runtime::engine::Engine;
 use segue_runtime::library::Library;

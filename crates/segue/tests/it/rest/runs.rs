@@ -256,7 +256,7 @@ fn a_run_that_is_over_is_answered_with_its_result() {
     let again = served.send("POST", EXECUTE, &[key, ASYNC[0]], &quick).is(200);
     assert_eq!(again["results"]["a"]["n"], 1);
     let described = served.get("/openapi.json").is(200).to_string();
-    assert!(described.contains("200 with the result when the run is over by then"));
+    assert!(described.contains("with 200 and the result if the run has finished"));
 }
 
 /// The data of an answer is held against the form that was asked for.

@@ -31,7 +31,7 @@ fn an_undo_that_destroys_is_asked_for_with_its_step() {
         let asked = host.request("elicitation/create");
         let message = asked["params"]["message"].as_str().unwrap();
         assert!(message.contains("builtin:checkpoint_save"), "{message}");
-        assert!(message.contains("`command:note` takes it back with"), "{message}");
+        assert!(message.contains("`command:note` rolls it back with"), "{message}");
         assert!(message.contains("gone for {{ output.id }}"), "{message}");
         host.reply(&asked, json!({ "action": action, "content": {} }));
         let result = host.answer(id)["result"].clone();
@@ -57,7 +57,7 @@ fn undos_are_named_beforehand() {
     {
         let description = description(name);
         assert!(
-            description.contains("To take that back: command:note (may destroy)."),
+            description.contains("To roll that back: command:note (may destroy)."),
             "{description}"
         );
         assert!(description.contains(asks), "{description}");
@@ -67,7 +67,7 @@ fn undos_are_named_beforehand() {
     let id = host.begin("tools/call", json!({ "name": "once", "arguments": {} }));
     let asked = host.request("elicitation/create");
     let message = asked["params"]["message"].as_str().unwrap();
-    let named = "To take that back, it may call:\n- command:note: may destroy\n";
+    let named = "To roll that back, it may call:\n- command:note: may destroy\n";
     assert!(message.contains(named), "{message}");
     host.reply(&asked, json!({ "action": "decline", "content": {} }));
     assert!(error(&host.answer(id)["result"]).contains("Nothing was called"));

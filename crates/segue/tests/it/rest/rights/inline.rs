@@ -267,7 +267,7 @@ fn consent_is_a_right_of_its_own() {
     let told =
         answer["result"]["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{answer}"));
     assert!(told.contains("waits") && told.contains("`approve`"), "{told}");
-    assert!(told.contains("command:erase: may destroy, cannot be undone, with {}"), "{told}");
+    assert!(told.contains("command:erase: may destroy, cannot be rolled back, with {}"), "{told}");
     assert_eq!(marks(&world), 0);
     served.send("POST", &path, &[], &json!({ "approved": true })).is(200);
     assert_eq!(marks(&world), 1);
