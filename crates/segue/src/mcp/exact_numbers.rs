@@ -56,7 +56,7 @@ fn has_digits(value: &Value) -> bool {
 pub(super) async fn preserve_numbers(
     State(bytes_max): State<usize>,
     request: Request,
-    next: BuiltinOutcome,
+    next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
     let mut received = None;

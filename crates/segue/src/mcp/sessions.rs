@@ -63,7 +63,7 @@ impl Sessions {
 pub(super) async fn check_owner(
     State(sessions): State<Arc<Sessions>>,
     request: Request,
-    next: BuiltinOutcome,
+    next: Next,
 ) -> Response {
     let who = request.extensions().get::<Principal>().cloned().unwrap_or_else(Principal::anonymous);
     if !sessions.belong_to(&who, request.headers()) {

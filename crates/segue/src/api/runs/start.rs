@@ -19,7 +19,7 @@ use super::act::wait;
 use super::handle::{QuestionConfirmer, QuestionPolicy, RunHandle};
 use super::idempotency::{self, Claim};
 use super::registry::Added;
-use crate::api::documents::Composition;
+use crate::api::documents::ResolvedDocument;
 use crate::api::error::{Error, require_for};
 use crate::api::plans::{self, PlanRef};
 use crate::api::requests::{ExecuteComposition, ExecutePlan, ExecutionOptions, fingerprint};
