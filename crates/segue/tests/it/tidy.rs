@@ -377,3 +377,17 @@ fn what_is_committed_is_text_that_belongs_to_nobodys_machine() {
     }
     nothing(&wrong);
 }
+
+/// The walks of `ARCHITECTURE.md` name functions that stand in the files beside them.
+#[test]
+fn the_walks_for_newcomers_are_true() {
+    let text = fs::read_to_string(repository().join("ARCHITECTURE.md")).unwrap();
+    let row = regex::Regex::new(r"(?m)^\| \d+ \| `(\w+)` \| `([^`]+)` \|").unwrap();
+    let rows: Vec<_> = row.captures_iter(&text).map(|row| row.extract::<2>().1).collect();
+    assert_eq!(rows.len(), 20, "two walks of ten functions");
+    for [function, file] in rows {
+        let source = fs::read_to_string(repository().join(file)).expect(file);
+        let declared = regex::Regex::new(&format!(r"\bfn {function}\b")).unwrap();
+        assert!(declared.is_match(&source), "{file} has no function `{function}`");
+    }
+}
