@@ -6,14 +6,14 @@
 use std::sync::Arc;
 
 use libfuzzer_sys::fuzz_target;
-use segue_core::source::Source;
 use segue_core::compile::{compile, convert, read_header, read_template};
-use segue_core::testing::read_tests;
-use segue_core::view::explain;
 use segue_core::plan::plan;
 use segue_core::run::{admit, dry_run};
+use segue_core::source::Source;
+use segue_core::testing::read_tests;
 use segue_core::value::Value;
 use segue_core::view::PlanView;
+use segue_core::view::explain;
 use segue_fuzz::{CATALOG, LIMITS, run, started};
 
 fuzz_target!(|data: &[u8]| {
@@ -31,7 +31,12 @@ fuzz_target!(|data: &[u8]| {
     let Ok(plan) = plan(&composition, &LIMITS) else { return };
     let plan = Arc::new(plan);
     let view = PlanView::of(&plan);
-    drop((explain::to_text(&view), explain::mermaid(&view), explain::dot(&view), explain::svg(&view)));
+    drop((
+        explain::to_text(&view),
+        explain::mermaid(&view),
+        explain::dot(&view),
+        explain::svg(&view),
+    ));
     let input = composition.input.as_ref().and_then(|schema| schema.sample());
     let (input, context) = (input.unwrap_or_else(Value::empty_object), Value::empty_object());
     let Ok(input) = admit(&plan, input, &context, &LIMITS) else {

@@ -6,18 +6,19 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 
-use segue_core::document::{Node, ReadLimits, read};
-use segue_core::source::Source;
+use segue_core::catalog::Catalog;
 use segue_core::diagnostic::Code;
+use segue_core::document::{Node, ReadLimits, read};
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::plan::{Plan, plan_composition};
+use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, CallId, Effect, Event, EventKind, Failure, Options, Run, Started, TimerId,
+    plan_composition,
 };
 use segue_core::schema::Schema;
+use segue_core::source::Source;
 use segue_core::tool::{Annotations, ToolSpec};
-use segue_core::catalog::Catalog;
 use segue_core::value::Value;
 use segue_core::view::RunView;
 
