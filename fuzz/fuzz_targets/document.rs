@@ -30,7 +30,7 @@ fuzz_target!(|data: &[u8]| {
     let Some(composition) = compiled.composition else { return };
     let Ok(plan) = plan(&composition, &LIMITS) else { return };
     let plan = Arc::new(plan);
-    let view = PlanView::of(&plan);
+    let view = PlanView::from_plan(&plan);
     drop((
         explain::to_text(&view),
         explain::mermaid(&view),
