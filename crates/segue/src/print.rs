@@ -6,6 +6,7 @@ use std::path::Path;
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
+use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::source::{Source, Span};
 
@@ -233,4 +234,13 @@ pub fn print_diagnostics(diagnostics: &[Diagnostic], source: &Source) {
         print_status(&render(finding, source, style));
         print_status("");
     }
+}
+/// Two texts as a unified diff without file names, with `context` unchanged lines around each change.
+pub fn unified_diff(before: &str, after: &str, context: u32) -> String {
+    let input = InternedInput::new(before, after);
+    let mut diff = Diff::compute(Algorithm::Histogram, &input);
+    diff.postprocess_lines(&input);
+    let mut config = UnifiedDiffConfig::default();
+    config.context_len(context);
+    diff.unified_diff(&BasicLineDiffPrinter(&input.interner), config, &input).to_string()
 }

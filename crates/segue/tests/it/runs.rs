@@ -279,7 +279,7 @@ fn a_question_can_be_denied_and_a_waiting_run_cancelled() {
     assert_eq!(denied["status"], "denied");
     world.run(3, &[]);
     assert_eq!(world.segue(&["cancel", "last", "--json"]).exits(0).json()["status"], "cancelled");
-    assert!(world.segue(&["cancel", "last"]).exits(1).stderr.contains("is over"));
+    assert!(world.segue(&["cancel", "last"]).exits(1).stderr.contains("has ended"));
 }
 
 /// Following a run ends when no process drives it.

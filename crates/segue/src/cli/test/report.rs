@@ -10,10 +10,9 @@ use segue_core::testing::{Test, UnmetExpectation};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 use serde::Serialize;
-use similar::TextDiff;
 
 use super::super::{Exit, to_json};
-use crate::print::escape_control;
+use crate::print::{escape_control, unified_diff};
 
 /// The results of all files.
 #[derive(Serialize)]
@@ -129,9 +128,7 @@ impl TestReport {
 fn difference(expected: &Value, actual: &Value) -> String {
     let lines = |value: &Value| format!("{}\n", to_json(value));
     let (expected, actual) = (lines(expected), lines(actual));
-    let diff = TextDiff::from_lines(&expected, &actual);
-    let mut diff = diff.unified_diff();
-    diff.context_radius(2).header("expected", "actual").to_string()
+    format!("--- expected\n+++ actual\n{}", unified_diff(&expected, &actual, 2))
 }
 
 impl TestsReport {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use segue_core::value::Value;
 use segue_runtime::tools::mcp::{DefinitionChange, UpstreamServer};
 use serde_json::json;
-use similar::TextDiff;
 
 use crate::app::App;
 use crate::cli::{Exit, Global, print_json};
-use crate::print::{escape_control, print_data, print_error, print_status};
+use crate::print::{escape_control, print_data, print_error, print_status, unified_diff};
 
 /// Unchanged lines shown around a change.
-const CONTEXT_LINES: usize = 2;
+const CONTEXT_LINES: u32 = 2;
 
 /// The changes of the tools that `what` names: a server, a tool, or everything.
 fn changes<'a>(
@@ -61,9 +60,8 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
             continue;
         };
         let (before, now) = (lines(&change.before), lines(now));
-        let diff = TextDiff::from_lines(&before, &now);
         print_data(&format!("{id} changed"));
-        let shown = diff.unified_diff().context_radius(CONTEXT_LINES).to_string();
+        let shown = unified_diff(&before, &now, CONTEXT_LINES);
         shown.lines().for_each(|line| print_data(&escape_control(line)));
     }
     Exit::Success

@@ -86,7 +86,7 @@ fn a_token_is_made_up_and_leaving_it_out_is_for_this_machine() {
     let served = Served::start(&world, "memory", &["--no-token"]);
     assert_eq!(served.call(&headers[..3], &message).0, 200);
     let refused = ["--config", "segue.yaml", "serve", "--no-token", "--listen", "0.0.0.0:0"];
-    assert!(world.segue(&refused).exits(2).stderr.contains("only this machine"));
+    assert!(world.segue(&refused).exits(2).stderr.contains("only a loopback address"));
     world.segue(&["--config", "segue.yaml", "serve", "--listen", "here"]).exits(2);
 }
 
