@@ -293,7 +293,7 @@ impl EngineBuilder {
             waiting_runs: waiting,
             unreleased,
             orphans,
-            ids: ids,
+            ids,
             model,
             toolset: self.toolset,
             inline: self.inline.unwrap_or_else(|| ToolsetBuilder::inline(None)),

@@ -14,7 +14,9 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::runs::events::EventReaders;
 use crate::api::runs::{RunService, idempotency};
 use crate::http::acceptor::Acceptor;
-use crate::http::auth::{AuthLayer, Authenticator, ResourceMetadata, WebOrigin, authenticate};
+use crate::http::auth::{
+    AuthFailureLog, AuthLayer, Authenticator, ResourceMetadata, WebOrigin, authenticate,
+};
 use crate::http::readiness::StoreProbe;
 use crate::http::request::HandlerState;
 use crate::http::route::{Route, not_found};
@@ -79,7 +81,7 @@ impl HttpServer {
             public: public.map(|route| route.path).collect(),
             service: service.clone(),
             metrics: service.observing().metrics.clone(),
-            failures: Default::default(),
+            failures: AuthFailureLog::default(),
         };
         let mcp = mcp::router(service.clone(), AllowedOrigins { hosts, origins });
         let state = Arc::new(HandlerState {

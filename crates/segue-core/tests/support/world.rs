@@ -319,7 +319,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
                     push(&mut pending, at_ms, EventKind::Expanded { node, outcome });
                 }
                 Effect::SetTimer { timer, at_ms } => {
-                    push(&mut pending, at_ms, EventKind::TimerFired(timer))
+                    push(&mut pending, at_ms, EventKind::TimerFired(timer));
                 }
             }
         }

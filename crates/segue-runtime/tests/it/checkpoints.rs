@@ -265,7 +265,7 @@ async fn a_damaged_or_missing_store_is_said_to_be_so() {
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
     assert!(message.contains("checkpoints.db") && message.contains("not a database"), "{message}");
     let bench = Bench::with(|config| {
-        config.checkpoints = CheckpointLocation::File("/proc/none/x.db".into())
+        config.checkpoints = CheckpointLocation::File("/proc/none/x.db".into());
     });
     let (_, message) = bench.refused("checkpoint_list", json!({})).await;
     assert!(message.contains("cannot be opened"), "{message}");

@@ -111,8 +111,8 @@ impl From<&ToolSpec> for ToolDetails {
             input_schema: tool.input.json().clone(),
             output_schema: tool.output.as_ref().map_or(Value::Null, |s| s.json().clone()),
             annotations: tool.annotations,
-            scopes: tool.scopes.to_vec(),
-            tags: tool.tags.to_vec(),
+            scopes: tool.scopes.clone(),
+            tags: tool.tags.clone(),
             composed_of: parts
                 .map(|parts| parts.map(|(id, part)| (id.as_str().into(), part.hash())).collect()),
             atomic: composed.map(|composed| composed.atomic),

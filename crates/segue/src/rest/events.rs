@@ -38,10 +38,8 @@ fn event(item: &StreamItem) -> Event {
     match item {
         StreamItem::Event(event) => {
             // A client resumes behind an entry of the journal, and progress has none.
-            let sent = match event.is_transient() {
-                true => Event::default(),
-                false => Event::default().id(event.seq.to_string()),
-            };
+            let sent = Event::default();
+            let sent = if event.is_transient() { sent } else { sent.id(event.seq.to_string()) };
             sent.event(event.event).data(event.json_line())
         }
         StreamItem::End { seq, view } => {

@@ -63,9 +63,12 @@ impl ToolRunner for Echo {
 /// How many counters `fail` keeps; the least recently used one is dropped first.
 const COUNTERS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
 
+/// The id of a run, and the id of a step.
+type StepOfRun = (Arc<str>, Arc<str>);
+
 /// How many calls each step of a run has made.
 struct Fail {
-    calls: Mutex<LruCache<(Arc<str>, Arc<str>), u64>>,
+    calls: Mutex<LruCache<StepOfRun, u64>>,
 }
 
 impl Default for Fail {

@@ -22,7 +22,9 @@ use super::registry::Added;
 use crate::api::documents::ResolvedDocument;
 use crate::api::error::{Error, require_for};
 use crate::api::plans::{self, PlanRef};
-use crate::api::requests::{ExecuteComposition, ExecutePlan, ExecutionOptions, fingerprint};
+use crate::api::requests::{
+    ExecuteComposition, ExecutePlan, ExecutionOptions, MaxConcurrency, Timeout, fingerprint,
+};
 use crate::api::threads::calculate;
 use crate::observe::RequestOrigin;
 
@@ -113,8 +115,8 @@ fn run_options(who: &Principal, options: Option<&ExecutionOptions>) -> Result<Op
         require_for(who, Right::Approve, action, instead)?;
     }
     Ok(Options {
-        timeout_ms: options.timeout.as_ref().and_then(|timeout| timeout.millis()),
-        max_concurrency: options.max_concurrency.map(|most| most.get()),
+        timeout_ms: options.timeout.as_ref().and_then(Timeout::millis),
+        max_concurrency: options.max_concurrency.map(MaxConcurrency::get),
         strategy: options.error_strategy.map(Into::into),
         approved: options.approved,
         ..Options::default()

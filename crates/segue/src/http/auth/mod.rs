@@ -31,7 +31,7 @@ use super::request_log::RequestLog;
 use crate::api::runs::RunService;
 use crate::observe::RequestOrigin;
 use crate::observe::metrics::Metrics;
-use failure_log::AuthFailureLog;
+pub(crate) use failure_log::AuthFailureLog;
 use oidc::METADATA;
 use stream_auth::StreamAuth;
 use token::AuthError;
