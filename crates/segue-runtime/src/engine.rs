@@ -328,7 +328,7 @@ pub struct RunRequest<'a> {
     pub run_id: Option<Arc<str>>,
     /// The run's place in a trace, if it is traced.
     pub trace: Option<TraceContext>,
-    /// Values of an earlier run: see [`Run::reusable`].
+    /// Values of an earlier run: see [`Run::reusable_steps`].
     pub reused: Vec<ReusedStep>,
     /// Answers before a destructive call; [`DenyAll`] denies it.
     pub confirmer: &'a dyn Confirmer,

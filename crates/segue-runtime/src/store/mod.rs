@@ -1,6 +1,6 @@
 //! Where runs are kept: journals, plans, history, commands, tool statistics, key-value collections.
 //!
-//! [`contract`] says what every store does. [`MemoryStore`] and [`SqliteStore`] keep it.
+//! `contract` says what every store does. [`MemoryStore`] and [`SqliteStore`] implement it.
 
 mod contract;
 mod intercept;

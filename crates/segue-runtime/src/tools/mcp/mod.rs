@@ -11,7 +11,7 @@
 //!
 //! The protocol library (`rmcp`) performs the handshake, sends every request but calls, and answers
 //! requests of servers. Calls bypass it: they are most of the traffic, and need none of its
-//! features. [`calls`] says which message belongs to which side.
+//! features. `calls` says which message belongs to which side.
 //!
 //! Not here: which servers may start at all (the command line checks trust), the consequence of a
 //! refusal (the core's).
