@@ -97,13 +97,13 @@ pub enum StoreError {
         /// The key, as far as it can be read.
         key: Arc<str>,
     },
-    /// The store's log was damaged while no process had it open: its last commits are gone.
+    /// The store's log was damaged while no process had it open: its last writes are gone.
     #[error(
-        "the log was damaged, or an older copy took the place of the file: {commits} acknowledged commits are lost, and runs that lost entries are named"
+        "the log was damaged, or an older copy took the place of the file: {writes} acknowledged writes are lost, and runs that lost entries are named"
     )]
     Truncated {
-        /// How many commits.
-        commits: u64,
+        /// How many turns of runs, and other commits.
+        writes: u64,
     },
     /// The store as a whole cannot be used: a person has to look at it.
     #[error("the store cannot be used: {what}")]

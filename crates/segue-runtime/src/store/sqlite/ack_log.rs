@@ -2,8 +2,10 @@
 //!
 //! SQLite reads its log up to the first frame whose checksum does not match, and takes the rest for a
 //! write that was cut off. So a flipped bit in the log of a killed process makes later commits vanish
-//! without an error. Against that the store counts commits in the file, and each process writes a line
+//! without an error. Against that every commit has a number in the file, and each process writes a line
 //! into its owner's file after every commit: the number of the commit, and the lengths of its runs.
+//! The number of a commit is that of its last turn, so that a turn need not write a second page. A
+//! commit without a turn takes the next number, and writes it into the table `commits`.
 //! One write, no sync. The line outlives the process. It may not outlive a power failure; then it says
 //! less than SQLite's log holds, which is harmless.
 //!
@@ -140,18 +142,18 @@ fn read(line: &str) -> Option<(u64, Vec<(String, u64)>)> {
     serde_json::from_str(json).ok()
 }
 
-/// How many commits the store has counted.
-pub(super) fn commits(connection: &Connection) -> Result<u64, SqliteError> {
-    let count: i64 = connection.query_row("SELECT count FROM commits", [], |row| row.get(0))?;
-    Ok(count.unsigned_abs())
+/// The number of the last commit in the file.
+pub(super) fn last_commit(connection: &Connection) -> Result<u64, SqliteError> {
+    let sql = "SELECT max(count, (SELECT coalesce(max(number), 0) FROM turn)) FROM commits";
+    let number: i64 = connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?;
+    Ok(number.unsigned_abs())
 }
 
-/// Counts one more commit.
-pub(super) fn count_commit(connection: &Connection) -> Result<u64, SqliteError> {
-    let mut update =
-        connection.prepare_cached("UPDATE commits SET count = count + 1 RETURNING count")?;
-    let count: i64 = update.query_row([], |row| row.get(0))?;
-    Ok(count.unsigned_abs())
+/// Writes the number of a commit that no turn has.
+pub(super) fn write_commit(connection: &Connection, number: u64) -> Result<(), SqliteError> {
+    let mut update = connection.prepare_cached("UPDATE commits SET count = ?1")?;
+    update.execute([signed(number)])?;
+    Ok(())
 }
 
 /// Compares the acknowledgements with the file, and marks runs that lost entries.
@@ -159,7 +161,7 @@ pub(super) fn compare(
     cache: &mut RunCache,
     acknowledged: &Acknowledged,
 ) -> Result<(), SqliteError> {
-    let there = commits(&cache.connection)?;
+    let there = last_commit(&cache.connection)?;
     let lost = acknowledged.commit.saturating_sub(there);
     let (mut short, mut gone) = (Vec::new(), Vec::new());
     for (run_id, (commit, length)) in &acknowledged.runs {
@@ -180,8 +182,10 @@ pub(super) fn compare(
         for (run_id, length) in gone {
             note_lost(&cache.connection, run_id, length)?;
         }
-        let sql = "UPDATE commits SET count = max(count, ?1), lost = lost + ?2";
-        cache.connection.execute(sql, [signed(acknowledged.commit), signed(lost)])?;
+        let sql = "UPDATE commits SET lost = lost + ?1";
+        cache.connection.execute(sql, [signed(lost)])?;
+        // No later commit takes a number that was acknowledged.
+        cache.skip_numbers(acknowledged.commit);
         Ok(())
     })
 }
@@ -197,12 +201,12 @@ pub(super) fn note_lost(
     Ok(())
 }
 
-/// Commits and whole runs that were lost with a log.
+/// Writes and whole runs that were lost with a log.
 pub(super) fn lost(connection: &Connection) -> Result<Vec<StoreError>, SqliteError> {
-    let commits: i64 = connection.query_row("SELECT lost FROM commits", [], |row| row.get(0))?;
+    let writes: i64 = connection.query_row("SELECT lost FROM commits", [], |row| row.get(0))?;
     let mut lost = Vec::new();
-    if commits > 0 {
-        lost.push(StoreError::Truncated { commits: commits.unsigned_abs() });
+    if writes > 0 {
+        lost.push(StoreError::Truncated { writes: writes.unsigned_abs() });
     }
     let mut select = connection.prepare_cached("SELECT run_id, length FROM lost")?;
     let runs = select

@@ -62,7 +62,7 @@ pub(super) fn create(
     if is_final(record.status) {
         // One write of its row is enough.
         stored.is_apart = false;
-        add_turn(&cache.connection, &mut stored, record)?;
+        add_turn(cache, &mut stored, record)?;
         cache.note_length(&stored);
         end(cache, &mut stored, record);
         return stored.insert(&cache.connection);
@@ -90,7 +90,7 @@ fn add(
     mut stored: StoredRun,
     record: &PackedRecord,
 ) -> Result<(), SqliteError> {
-    add_turn(&cache.connection, &mut stored, record)?;
+    add_turn(cache, &mut stored, record)?;
     cache.note_length(&stored);
     // None also for an ended run that a person rolls back.
     let ended_before = stored.row.ended_ms.take();
@@ -118,7 +118,7 @@ fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
 
 /// Writes a turn, and updates `stored` with it.
 fn add_turn(
-    connection: &Connection,
+    cache: &mut RunCache,
     stored: &mut StoredRun,
     record: &PackedRecord,
 ) -> Result<(), SqliteError> {
@@ -126,11 +126,13 @@ fn add_turn(
     if record.count > 0 {
         let bytes = compressed(bytes);
         stored.head = link(&stored.head, stored.row.length, &bytes);
-        let sql = "INSERT INTO turn (run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4)";
-        let turn = params![stored.number, stored.last, bytes, stored.head];
-        stored.last = connection.prepare_cached(sql)?.insert(turn)?;
+        let number = cache.next_turn();
+        let sql = "INSERT INTO turn (number, run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let turn = params![number, stored.number, stored.last, bytes, stored.head];
+        cache.connection.prepare_cached(sql)?.execute(turn)?;
+        stored.last = number;
         for (hash, bytes) in parts {
-            add_part(connection, stored.number, hash, bytes)?;
+            add_part(&cache.connection, stored.number, hash, bytes)?;
         }
     }
     stored.row.length += record.count;
@@ -416,5 +418,27 @@ mod tests {
         let left = "SELECT (SELECT count(*) FROM turn) + (SELECT count(*) FROM standing)";
         let left: i64 = cache.connection.query_row(left, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);
+    }
+
+    /// The file holds the number of every commit, also when the transaction deletes the turn that has it.
+    #[test]
+    fn a_deleted_turn_leaves_its_number() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("runs.db");
+        let row = write_version_3(&Connection::open(&path).unwrap());
+        let connection = open_writer(&path, &SqliteOptions::default()).unwrap();
+        let mut cache = RunCache::new(connection, Arc::<PendingCounts>::default());
+        let lease = Lease { run_id: row.run_id.clone(), epoch: 1 };
+        let append_and_delete = |cache: &mut RunCache| {
+            append(cache, &lease, &record(3, RunStatus::Success))?;
+            cache.clear();
+            let all = Retention { keep_last: Some(0), ..Retention::default() };
+            assert_eq!(prune(&cache.connection, all)?, 1);
+            Ok(())
+        };
+        cache.transaction(append_and_delete).unwrap();
+        let (number, _) = cache.committed();
+        assert!(number > 7, "the last turn of the run had this number");
+        assert_eq!(ack_log::last_commit(&cache.connection).unwrap(), number);
     }
 }

@@ -15,7 +15,7 @@ use super::ack_log::{self, Lengths};
 use super::append_batch::PlanBundle;
 use super::error::SqliteError;
 use super::pack::Hash;
-use super::row::StoredRun;
+use super::row::{StoredRun, signed};
 use super::schema::BUSY_WAIT;
 use super::statistics::{self, PendingCounts};
 use crate::store::{Measured, StoreError};
@@ -36,8 +36,8 @@ pub(super) struct RunCache {
     runs: HashMap<Arc<str>, StoredRun>,
     /// Bundles in the file, until another process writes.
     bundles: HashSet<Hash>,
-    /// SQLite changes it when another connection has written.
-    data_version: i64,
+    /// SQLite changes it when another connection has written; none when the cache knows nothing.
+    data_version: Option<i64>,
     counts: Arc<PendingCounts>,
     /// When counts were last written.
     counted: Option<Instant>,
@@ -47,8 +47,10 @@ pub(super) struct RunCache {
     unwritten: Vec<Arc<str>>,
     /// Runs with turns in this transaction, and their lengths.
     lengthened: Lengths,
-    /// The number of the last commit.
-    commit: u64,
+    /// The number of the last commit, or of the last turn in this transaction.
+    number: u64,
+    /// Whether the last turn of this transaction gives its commit the number.
+    is_numbered: bool,
     /// Whether the next transaction has begun already.
     has_begun: bool,
 }
@@ -59,13 +61,14 @@ impl RunCache {
             connection,
             runs: HashMap::new(),
             bundles: HashSet::new(),
-            data_version: 0,
+            data_version: None,
             counts,
             counted: None,
             ended: Vec::new(),
             unwritten: Vec::new(),
             lengthened: Vec::new(),
-            commit: 0,
+            number: 0,
+            is_numbered: false,
             has_begun: false,
         }
     }
@@ -93,6 +96,8 @@ impl RunCache {
         self.unwritten.clear();
         self.ended.clear();
         self.lengthened.clear();
+        // The caller may delete turns, and their numbers with them.
+        self.is_numbered = false;
     }
 
     /// Forgets what the file holds.
@@ -110,12 +115,13 @@ impl RunCache {
             self.begin()?;
         }
         self.lengthened.clear();
+        self.is_numbered = false;
         let done = self.commit(work);
         self.ended.clear();
         self.unwritten.clear();
         if done.is_err() {
             // The cache may hold turns that are not in the file.
-            self.forget_file();
+            self.data_version = None;
             if !self.connection.is_autocommit() {
                 let _ = self.execute("ROLLBACK");
             }
@@ -131,13 +137,28 @@ impl RunCache {
         work(self)?;
         self.write_statuses()?;
         self.write_counts()?;
-        self.commit = ack_log::count_commit(&self.connection)?;
+        if !self.is_numbered {
+            self.number += 1;
+            ack_log::write_commit(&self.connection, self.number)?;
+        }
         self.execute("COMMIT")
     }
 
     /// The number of the last commit, and the runs that became longer with it.
     pub(super) fn committed(&self) -> (u64, &Lengths) {
-        (self.commit, &self.lengthened)
+        (self.number, &self.lengthened)
+    }
+
+    /// The number of the next turn.
+    pub(super) fn next_turn(&mut self) -> i64 {
+        self.number += 1;
+        self.is_numbered = true;
+        signed(self.number)
+    }
+
+    /// Uses no number up to this one.
+    pub(super) fn skip_numbers(&mut self, last: u64) {
+        self.number = self.number.max(last);
     }
 
     fn execute(&self, sql: &str) -> Result<(), SqliteError> {
@@ -150,9 +171,10 @@ impl RunCache {
         let mut select = self.connection.prepare_cached("PRAGMA data_version")?;
         let data_version = select.query_row([], |row| row.get(0))?;
         drop(select);
-        if data_version != self.data_version || self.runs.len() > RUNS_MAX {
-            self.data_version = data_version;
+        if self.data_version != Some(data_version) || self.runs.len() > RUNS_MAX {
             self.forget_file();
+            self.number = ack_log::last_commit(&self.connection)?;
+            self.data_version = Some(data_version);
         }
         Ok(())
     }
