@@ -352,6 +352,10 @@ impl PreparedRun {
         let observing = if args.dry_run { Observers::default() } else { app.observers() };
         let origin = RequestOrigin { trace: trace_from_env(), ..RequestOrigin::default() };
         let watch = observing.watch(observer, &name, &origin);
+        let interrupted = {
+            let _context = app.runtime().enter();
+            interrupted(app.engine.store())
+        };
         let request = RunRequest {
             plan,
             input,
@@ -363,7 +367,7 @@ impl PreparedRun {
             reused,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
+            cancel: Box::pin(interrupted.map(|()| current_user())),
         };
         let outcome = execute(&app, args, plan_id.as_ref(), request);
         progress.finish();
