@@ -32,7 +32,7 @@ use model_answer::ProposedPlan;
 
 pub use prompt::{INSTRUCTIONS, PromptTools};
 pub use search::{is_same_query, rank_similar};
-pub use stored_plan::{PlanOrigin, PlanState, PlannedView, StoredPlan};
+pub use stored_plan::{PlanOrigin, PlanState, PlannedCall, PlannedCalls, PlannedView, StoredPlan};
 
 /// Delays before a model is called again. An overloaded model recovers in seconds.
 const BACKOFF: Backoff = Backoff { initial_ms: 2_000, factor: 2.0, max_ms: 30_000, jitter: true };

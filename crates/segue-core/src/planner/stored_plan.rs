@@ -10,7 +10,7 @@ use crate::compile;
 use crate::id::is_composition_name;
 use crate::limits::Limits;
 use crate::source::Source;
-use crate::value::{Map, Value};
+use crate::value::{Map, Value, from_value};
 use crate::view::{RunStatus, Timestamp};
 
 /// The state of a stored plan.
@@ -128,6 +128,11 @@ impl StoredPlan {
         }
     }
 
+    /// The calls of the plan, for display.
+    pub fn calls(&self) -> PlannedCalls {
+        from_value(&self.document).unwrap_or_default()
+    }
+
     /// The plan as a composition, as it would be in a file of this name: to commit, edit and serve.
     /// Its query records where it came from.
     pub fn composition(&self, file: &str, limits: &Limits) -> Option<Arc<str>> {
@@ -139,6 +144,57 @@ impl StoredPlan {
         }
         let source = Source::new(file, Value::from(members).to_json());
         compile::convert(&source, limits).text
+    }
+}
+
+/// What a stored plan's document says about its calls.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PlannedCalls {
+    /// The calls.
+    pub tools: Vec<PlannedCall>,
+    /// The ids of the calls, in order.
+    pub execution_order: Vec<Arc<str>>,
+    /// The model's reasons.
+    pub reasoning: Option<Arc<str>>,
+}
+
+/// A call of a stored plan.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlannedCall {
+    id: Option<Arc<str>>,
+    /// The tool.
+    pub name: Arc<str>,
+    /// Its arguments.
+    #[serde(default)]
+    pub parameters: Value,
+    depends_on: Option<Dependencies>,
+    /// The names of its outputs.
+    #[serde(default)]
+    pub output_mapping: Value,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum Dependencies {
+    One(Arc<str>),
+    Several(Vec<Arc<str>>),
+}
+
+impl PlannedCall {
+    /// Its id in other calls: its own, or the name of the tool.
+    pub fn id(&self) -> &Arc<str> {
+        self.id.as_ref().unwrap_or(&self.name)
+    }
+
+    /// The calls that come first.
+    pub fn depends_on(&self) -> &[Arc<str>] {
+        match &self.depends_on {
+            None => &[],
+            Some(Dependencies::One(one)) => std::slice::from_ref(one),
+            Some(Dependencies::Several(several)) => several,
+        }
     }
 }
 
@@ -167,4 +223,25 @@ pub struct PlannedView<'a> {
     /// The plan itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<&'a Value>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The three forms of `dependsOn`, and calls with and without an id.
+    #[test]
+    fn calls_are_read_from_the_document() {
+        let text = r#"{ "reasoning": "why", "executionOrder": ["a", "b", "c"], "tools": [
+            { "name": "a", "parameters": { "x": 1 }, "dependsOn": null },
+            { "name": "t", "id": "b", "dependsOn": "a" },
+            { "name": "c", "dependsOn": ["a", "b"], "outputMapping": { "id": "c_id" } }] }"#;
+        let document: Value = serde_json::from_str(text).unwrap();
+        let calls: PlannedCalls = from_value(&document).unwrap();
+        let read: Vec<_> = calls.tools.iter().map(|c| (&**c.id(), c.depends_on().len())).collect();
+        assert_eq!(read, [("a", 0), ("b", 1), ("c", 2)]);
+        assert_eq!((calls.execution_order.len(), calls.reasoning.as_deref()), (3, Some("why")));
+        assert_eq!(&*calls.tools[1].name, "t");
+        assert_eq!(calls.tools[2].output_mapping.to_json(), r#"{"id":"c_id"}"#);
+    }
 }

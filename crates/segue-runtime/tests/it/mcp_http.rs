@@ -1,6 +1,6 @@
 //! Calls of MCP servers over HTTP: answers, streams, sessions and questions of a scripted server.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ enum Way {
     Events,
     /// In the modern era, with the content of its headers.
     Modern,
+    /// In the modern era, with a second tool after `announce`.
+    Announcing,
     /// Once so many calls are there.
     Together,
     /// The first session expires when the first call arrives.
@@ -54,6 +56,10 @@ struct Site {
     /// The person's answer.
     said: Notify,
     cancelled: Notify,
+    /// Announces a change of the tools to the subscriber.
+    announce: Notify,
+    /// Whether the change was announced.
+    is_announced: AtomicBool,
     /// The id of the call whose stream ended early.
     cut: Mutex<Json>,
 }
@@ -135,6 +141,17 @@ impl Site {
                 let more = format!("mcp-session-id: s{session}\r\n");
                 answer(stream, "200 OK", &more, &result(id, &us)).await;
             }
+            Some("tools/list") if self.way == Way::Announcing => {
+                let tool =
+                    |name: &str| json!({ "name": name, "inputSchema": { "type": "object" } });
+                let mut tools = vec![tool("t")];
+                tools.extend(self.is_announced.load(Ordering::SeqCst).then(|| tool("new")));
+                let list = json!({
+                    "resultType": "complete", "ttlMs": 0, "cacheScope": "private", "tools": tools,
+                });
+                answer(stream, "200 OK", "", &result(id, &list)).await;
+            }
+            Some("subscriptions/listen") => self.announce_change(stream, id).await,
             Some("tools/list") if self.way == Way::Modern => {
                 let region = json!({ "type": "string", "x-mcp-header": "Region" });
                 let schema = json!({ "type": "object", "properties": { "region": region } });
@@ -155,10 +172,12 @@ impl Site {
                 answer(stream, "200 OK", "", &result(id, &json!({ "tools": [tool] }))).await;
             }
             Some("tools/call") => self.call(stream, id, &head, &message["params"]).await,
-            Some("server/discover") if self.way == Way::Modern => {
+            Some("server/discover") if matches!(self.way, Way::Modern | Way::Announcing) => {
+                let changes = self.way == Way::Announcing;
                 let us = json!({
                     "resultType": "complete", "supportedVersions": ["2026-07-28"],
-                    "capabilities": { "tools": {} }, "ttlMs": 0, "cacheScope": "private",
+                    "capabilities": { "tools": { "listChanged": changes } },
+                    "ttlMs": 0, "cacheScope": "private",
                     "_meta": { "io.modelcontextprotocol/serverInfo": { "name": "s", "version": "1" } },
                 });
                 answer(stream, "200 OK", "", &result(id, &us)).await;
@@ -180,11 +199,28 @@ impl Site {
         }
     }
 
+    /// Keeps a subscription open, and announces a change when the test says so.
+    async fn announce_change(&self, stream: &mut BufReader<TcpStream>, id: &Json) {
+        let notice = |method: &str, params: Json| {
+            let mut params = params;
+            params["_meta"] = json!({ "io.modelcontextprotocol/subscriptionId": id });
+            let notice = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+            format!("data: {notice}\n\n")
+        };
+        let filter = json!({ "notifications": { "toolsListChanged": true } });
+        events(stream).await;
+        chunk(stream, &notice("notifications/subscriptions/acknowledged", filter)).await;
+        self.announce.notified().await;
+        self.is_announced.store(true, Ordering::SeqCst);
+        chunk(stream, &notice("notifications/tools/list_changed", json!({}))).await;
+        std::future::pending::<()>().await;
+    }
+
     async fn call(&self, stream: &mut BufReader<TcpStream>, id: &Json, head: &str, params: &Json) {
         let count = self.calls.fetch_add(1, Ordering::SeqCst);
         let done = result(id, &json!({ "structuredContent": params["arguments"] }));
         match self.way {
-            Way::Json => answer(stream, "200 OK", "", &done).await,
+            Way::Json | Way::Announcing => answer(stream, "200 OK", "", &done).await,
             Way::Modern => {
                 let said = |name: &str| {
                     head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
@@ -272,6 +308,8 @@ async fn open(way: Way) -> Opened {
         together: Barrier::new(TOGETHER),
         said: Notify::new(),
         cancelled: Notify::new(),
+        announce: Notify::new(),
+        is_announced: AtomicBool::default(),
         cut: Mutex::default(),
     });
     let serving = site.clone();
@@ -331,6 +369,26 @@ async fn headers_say_what_is_called() {
         });
         assert_eq!(told.to_canonical_json(), Value::from(expected).to_canonical_json());
     }
+}
+
+/// A server of the modern era announces changes on the stream of its subscriber; then its tools are
+/// listed again.
+#[tokio::test]
+async fn a_subscriber_learns_of_new_tools() {
+    let opened = open(Way::Announcing).await;
+    assert_eq!(opened.server.tools(&opened.listing).len(), 1);
+    assert!(!opened.server.has_changed());
+    opened.site.announce.notify_one();
+    let changed = async {
+        while !opened.server.has_changed() {
+            tokio::task::yield_now().await;
+        }
+    };
+    let changed = tokio::time::timeout(Duration::from_secs(10), changed).await;
+    changed.expect("the announcement arrives");
+    let listing = opened.server.listing().await.unwrap();
+    assert_eq!(opened.server.tools(&listing).len(), 2);
+    assert!(!opened.server.has_changed(), "it was announced once");
 }
 
 /// No call is answered before the last one has arrived: none of them waits for another.

@@ -1,8 +1,8 @@
 //! The one error of the service layer, from which every surface makes its own.
 //!
-//! [`ErrorKind`] is the decision that a surface takes: `http::problem` maps it to a status. The code, the
-//! message and the details are shown as they are: as a problem document (REST), as `extensions`
-//! (GraphQL), as the text of a tool result ([`Error::text`], MCP).
+//! [`ErrorKind`] is the decision that a surface takes: `http::problem` maps it to a status, the command
+//! line to an exit code. The code, the message and the details are shown as they are: as a problem
+//! document (REST), as `extensions` (GraphQL), as the text of a tool result ([`Error::text`], MCP).
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -16,6 +16,7 @@ use segue_core::view::ErrorView;
 use segue_runtime::engine::{EngineError, PlanningError};
 use segue_runtime::library::LibraryError;
 use segue_runtime::store::StoreError;
+use segue_runtime::tools::ToolError;
 
 use super::plans::PlanOffer;
 
@@ -30,8 +31,11 @@ pub enum ErrorKind {
     Forbidden,
     /// Something that the request names does not exist, or is not the caller's.
     NotFound,
-    /// The state of a run, a plan or a template does not allow it.
+    /// The state of a plan, a template or a question does not allow it: another request may be
+    /// allowed.
     Conflict,
+    /// The state of a run does not allow it, or another process owns the run.
+    RunConflict,
     /// The run has finished, and the action is for runs that have not.
     Finished,
     /// The request is larger than a limit.
@@ -123,6 +127,11 @@ impl Error {
     /// The state of something does not allow it.
     pub fn conflict(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Conflict, Code::Conflict, message)
+    }
+
+    /// The state of a run does not allow it, or another process owns the run.
+    pub fn run_conflict(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::RunConflict, Code::Conflict, message)
     }
 
     /// A limit of concurrent work is reached.
@@ -270,7 +279,7 @@ impl From<StoreError> for Error {
             StoreError::Owned { run_id, .. }
             | StoreError::Fenced { run_id, .. }
             | StoreError::Lost { run_id, .. }
-            | StoreError::SetAside { run_id, .. } => Error::conflict(message).of_run(&run_id),
+            | StoreError::SetAside { run_id, .. } => Error::run_conflict(message).of_run(&run_id),
             StoreError::Unavailable { .. } => {
                 Error::new(ErrorKind::Unavailable, Code::Unreachable, message)
             }
@@ -296,11 +305,11 @@ impl From<EngineError> for Error {
                     .help("nothing is lost: the run goes on from its journal")
             }
             EngineError::DefinitionChanged { .. } => {
-                Error::new(ErrorKind::Conflict, Code::DefinitionChanged, message)
+                Error::new(ErrorKind::RunConflict, Code::DefinitionChanged, message)
             }
-            EngineError::NotReceived { run_id } => Error::conflict(message).of_run(&run_id),
+            EngineError::NotReceived { run_id } => Error::run_conflict(message).of_run(&run_id),
             EngineError::MissingTool { .. } => {
-                Error::new(ErrorKind::Conflict, Code::UnknownTool, message)
+                Error::new(ErrorKind::RunConflict, Code::UnknownTool, message)
             }
             EngineError::UnknownTool { nearest, .. } => {
                 let error = Error::not_found(message);
@@ -312,7 +321,14 @@ impl From<EngineError> for Error {
             EngineError::Arguments { .. } => {
                 Error::new(ErrorKind::Invalid, Code::InputSchema, message)
             }
-            EngineError::Tool(_) => Error::new(ErrorKind::Upstream, Code::ToolError, message),
+            EngineError::Tool(error) => {
+                let code = match error {
+                    ToolError::Refused { code, .. } => code,
+                    ToolError::Unreachable { .. } => Code::Unreachable,
+                    ToolError::NoAnswer { .. } => Code::ToolError,
+                };
+                Error::new(ErrorKind::Upstream, code, message)
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use segue_core::diagnostic::Code;
 use segue_core::id::is_composition_name;
 use segue_core::planner::{PlanState, StoredPlan};
 use segue_core::view::{PlanView, RunView, Timestamp};
-use segue_runtime::engine::{Planned, PlanningError, PlanningRequest, Reuse, is_request_id};
+use segue_runtime::engine::{Planned, PlanningError, is_request_id};
 use serde::Serialize;
 
 use super::error::{Error, ErrorKind};
@@ -137,17 +137,9 @@ pub async fn create(
     who: &Principal,
     request: CreatePlan,
 ) -> Result<NewPlan, Error> {
-    let CreatePlan { query, request_id, used_plan, fresh } = request;
-    let reuse = match used_plan {
-        Some(plan_id) => Reuse::This(plan_id),
-        None if fresh => Reuse::Nothing,
-        None => Reuse::Same,
-    };
     let who = &who.as_author();
-    let used_before = used_before(service, who, &query).await?;
-    let by = Some(who.clone());
-    let request =
-        PlanningRequest { request_id, reuse, principal: by, ..PlanningRequest::new(query) };
+    let used_before = used_before(service, who, &request.query).await?;
+    let request = request.planning_request(Some(who.clone()));
     match service.catalog(who).engine.create_plan(request).await {
         Ok(planned) => Ok(NewPlan { planned, used_before }),
         Err(error) => Err(Error::from(error).used_before(used_before)),

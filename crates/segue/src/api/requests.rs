@@ -8,13 +8,16 @@ use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema as Generated, SchemaGenerator, json_schema};
+use segue_core::access::Principal;
 use segue_core::composition::Strategy;
 use segue_core::document::read_trusted_json;
 use segue_core::duration::parse_duration;
+use segue_core::run::Options;
 use segue_core::schema::Schema;
 use segue_core::source::Source;
 use segue_core::value::{Map, Value, from_value};
-use serde::de::{DeserializeOwned, Error as _};
+use segue_runtime::engine::{PlanningRequest, Reuse};
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer as _};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::Error;
@@ -137,6 +140,18 @@ pub struct ExecutionOptions {
     #[serde(default, skip_serializing_if = "is_false")]
     #[schemars(extend("default" = false))]
     pub approved: bool,
+}
+
+impl From<&ExecutionOptions> for Options {
+    fn from(options: &ExecutionOptions) -> Options {
+        Options {
+            timeout_ms: options.timeout.as_ref().and_then(Timeout::millis),
+            max_concurrency: options.max_concurrency.map(MaxConcurrency::get),
+            strategy: options.error_strategy.map(Into::into),
+            approved: options.approved,
+            ..Options::default()
+        }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde wants a reference")]
@@ -358,6 +373,16 @@ impl JsonSchema for ErrorStrategy {
     }
 }
 
+impl ErrorStrategy {
+    /// The strategy that a word means.
+    pub fn parse(word: &str) -> Result<ErrorStrategy, Error> {
+        let parsed = ErrorStrategy::deserialize(word.into_deserializer());
+        parsed.map_err(|_: serde::de::value::Error| {
+            Error::invalid(format!("write one of {}", Strategy::WORDS.join(", ")))
+        })
+    }
+}
+
 impl From<ErrorStrategy> for Strategy {
     fn from(strategy: ErrorStrategy) -> Strategy {
         match strategy {
@@ -404,6 +429,19 @@ pub struct CreatePlan {
     /// Ask the model even if an earlier plan succeeded for the same words.
     #[serde(default)]
     pub fresh: bool,
+}
+
+impl CreatePlan {
+    /// The request to the engine, on behalf of a caller.
+    pub fn planning_request(self, principal: Option<Principal>) -> PlanningRequest<'static> {
+        let reuse = match self.used_plan {
+            Some(plan_id) => Reuse::This(plan_id),
+            None if self.fresh => Reuse::Nothing,
+            None => Reuse::Same,
+        };
+        let request_id = self.request_id;
+        PlanningRequest { request_id, reuse, principal, ..PlanningRequest::new(self.query) }
+    }
 }
 
 /// Executes a stored plan.

@@ -9,18 +9,17 @@ use clap::Args;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::duration::format_duration;
 use segue_core::limits::Limits;
-use segue_core::planner::{PlanOrigin, PlanState, StoredPlan, is_same_query};
+use segue_core::planner::{PlanOrigin, PlannedCalls, StoredPlan, is_same_query};
 use segue_core::value::Value;
 use segue_core::view::PlanView;
 use segue_core::view::explain;
-use segue_runtime::engine::{
-    EngineError, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse,
-};
-use segue_runtime::tools::ToolError;
+use segue_runtime::engine::{Planned, PlanningError, PlanningEvent, PlanningRequest};
 use serde_json::json;
 
+use super::error::planning_error;
 use super::plan::PlanFormat;
 use super::{Exit, Global, print_json, prompt};
+use crate::api::requests::CreatePlan;
 use crate::app::ServerSelection;
 use crate::print::{escape_control, print_data, print_diagnostics, print_error, print_status};
 
@@ -65,13 +64,12 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     };
     let planning = async {
         let offered = app.engine.similar_plans(query).await?;
-        let request = PlanningRequest {
-            query: query.into(),
-            request_id: args.request.as_deref().map(Arc::from),
-            reuse: reuse(args, asks, query, &offered),
-            principal: None,
-            on_event: &on_event,
-        };
+        let mut request = args.request();
+        if asks && request.used_plan.is_none() && !request.fresh {
+            choose_earlier(&mut request, &offered);
+        }
+        let request = request.planning_request(None);
+        let request = PlanningRequest { on_event: &on_event, ..request };
         let planned = app.engine.create_plan(request).await?;
         Ok((planned, offered))
     };
@@ -83,14 +81,14 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     });
     let (planned, offered) = match outcome {
         Some(Ok(made)) => made,
-        Some(Err(error)) => return report_error(global, &error),
+        Some(Err(error)) => return report_planning(global, error),
         None => return Exit::Interrupted,
     };
     show(global, &planned, &offered, format);
     let plan_id = &planned.record.plan_id;
     if asks && !prompt::ask("store this plan? [y/N] ") {
         if let Err(error) = app.runtime().block_on(app.engine.delete_plan(plan_id)) {
-            return report_error(global, &error);
+            return report_planning(global, error);
         }
         print_status("the plan was not stored");
         return Exit::Denied;
@@ -107,26 +105,30 @@ pub(super) fn ask(global: &Global, args: &AskArgs, format: PlanFormat) -> Exit {
     Exit::Success
 }
 
-/// Which earlier plan is reused. On a terminal, asks about each.
-fn reuse(args: &AskArgs, asks: bool, query: &str, offered: &[StoredPlan]) -> Reuse {
-    if let Some(plan_id) = &args.used {
-        return Reuse::This(plan_id.as_str().into());
+impl AskArgs {
+    fn request(&self) -> CreatePlan {
+        CreatePlan {
+            query: self.query.as_deref().unwrap_or_default().into(),
+            request_id: self.request.as_deref().map(Arc::from),
+            used_plan: self.used.as_deref().map(Arc::from),
+            fresh: self.fresh,
+        }
     }
-    if args.fresh {
-        return Reuse::Nothing;
-    }
-    if !asks {
-        return Reuse::Same;
-    }
+}
+
+/// Asks on the terminal about each earlier plan; without a yes, the model is asked.
+fn choose_earlier(request: &mut CreatePlan, offered: &[StoredPlan]) {
     for record in offered {
-        let same = if is_same_query(&record.query, query) { "for these words" } else { "for" };
+        let is_same = is_same_query(&record.query, &request.query);
+        let same = if is_same { "for these words" } else { "for" };
         let words = escape_control(&record.query);
         let text = format!("used before {same}: {words}\n  {}\nuse it? [y/N] ", record.plan_id);
         if prompt::ask(&text) {
-            return Reuse::This(record.plan_id.clone());
+            request.used_plan = Some(record.plan_id.clone());
+            return;
         }
     }
-    Reuse::Nothing
+    request.fresh = true;
 }
 
 fn event_note(event: PlanningEvent<'_>) -> String {
@@ -149,7 +151,7 @@ fn show(global: &Global, planned: &Planned, offered: &[StoredPlan], format: Plan
             let is_warning = |d: &&Diagnostic| d.severity == Severity::Warning;
             let warnings: Vec<_> = planned.findings.iter().filter(is_warning).cloned().collect();
             print_diagnostics(&warnings, &planned.source);
-            print_data(&format!("{}\n{}", explain::to_text(&view), calls(&record.document)));
+            print_data(&format!("{}\n{}", explain::to_text(&view), calls(&record.calls())));
             print_data(&format!("request {}\nplan    {}", record.request_id, record.plan_id));
             for warning in &record.warnings {
                 print_status(&format!("warning: {}", escape_control(warning)));
@@ -173,17 +175,16 @@ fn show(global: &Global, planned: &Planned, offered: &[StoredPlan], format: Plan
 }
 
 /// The calls of a plan with their arguments, and the model's reasoning.
-fn calls(document: &Value) -> String {
-    let empty = Value::empty_object();
-    let calls = document.get("tools").and_then(Value::as_array);
+fn calls(calls: &PlannedCalls) -> String {
     let mut text = "calls:\n".to_owned();
-    for call in calls.into_iter().flat_map(|calls| calls.iter()) {
-        let word = |key: &str| call.get(key).and_then(Value::as_str);
-        let name = word("id").or(word("name")).unwrap_or_default();
-        let parameters = call.get("parameters").unwrap_or(&empty).to_json();
-        let _ = writeln!(text, "  {} {}", escape_control(name), escape_control(&parameters));
+    for call in &calls.tools {
+        let parameters = match &call.parameters {
+            Value::Null => "{}".to_owned(),
+            parameters => parameters.to_json(),
+        };
+        let _ = writeln!(text, "  {} {}", escape_control(call.id()), escape_control(&parameters));
     }
-    if let Some(why) = document.get("reasoning").and_then(Value::as_str) {
+    if let Some(why) = &calls.reasoning {
         let _ = writeln!(text, "\nwhy: {}", escape_control(why));
     }
     text
@@ -231,20 +232,14 @@ fn save(record: &StoredPlan, file: &Path) -> Result<(), String> {
 }
 
 /// Prints why there is no plan, or why it does not run.
-pub(super) fn report_error(global: &Global, error: &PlanningError) -> Exit {
-    let (code, message, help) = (error.code(), error.to_string(), error.help());
+pub(super) fn report_planning(global: &Global, error: PlanningError) -> Exit {
     let none = Vec::new();
-    let (findings, cost) = match error {
+    let (findings, cost) = match &error {
         PlanningError::Unplanned(unplanned) => (&unplanned.findings, Some(unplanned.cost)),
         PlanningError::InvalidPlan { findings, .. } => (findings, None),
         _ => (&none, None),
     };
-    if global.is_json() {
-        let list: Vec<_> = findings.iter().map(finding_json).collect();
-        let error = json!({"code": code, "message": message, "hint": help, "findings": list});
-        print_json(global, &json!({ "error": error, "cost": cost }));
-    }
-    match error {
+    match &error {
         PlanningError::InvalidPlan { text, findings, .. } => print_diagnostics(findings, text),
         _ => {
             for finding in findings {
@@ -252,21 +247,15 @@ pub(super) fn report_error(global: &Global, error: &PlanningError) -> Exit {
             }
         }
     }
-    print_error(&format!("[{code}] {message}"), help.as_deref());
-    match error {
-        PlanningError::Unplanned(unplanned) if unplanned.code != Code::Llm => Exit::Usage,
-        PlanningError::Unplanned(_) => Exit::RunFailed,
-        PlanningError::Engine(EngineError::Tool(ToolError::Unreachable { .. })) => {
-            Exit::Unreachable
-        }
-        PlanningError::Engine(_) => Exit::RunFailed,
-        PlanningError::Executed { state: PlanState::InProgress, .. } => Exit::Denied,
-        PlanningError::NoModel
-        | PlanningError::NoPlanFor(_)
-        | PlanningError::NotFound(_)
-        | PlanningError::Executed { .. }
-        | PlanningError::InvalidPlan { .. } => Exit::Usage,
+    let findings: Vec<_> = findings.iter().map(finding_json).collect();
+    let error = planning_error(error);
+    let (code, message, help) = (error.code, &error.message, error.help.as_deref());
+    if global.is_json() {
+        let error = json!({"code": code, "message": message, "hint": help, "findings": findings});
+        print_json(global, &json!({ "error": error, "cost": cost }));
     }
+    print_error(&format!("[{code}] {message}"), help);
+    Exit::of_error(&error)
 }
 
 fn finding_json(finding: &Diagnostic) -> serde_json::Value {

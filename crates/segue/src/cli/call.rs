@@ -1,11 +1,10 @@
 //! `segue call`
 
 use clap::Args;
-use segue_core::diagnostic::Code;
 use segue_runtime::confirm::DenyAll;
 use segue_runtime::engine::{CallRequest, EngineError, RunRequest, UnavailableTools};
-use segue_runtime::tools::ToolError;
 
+use super::error::{engine_error, input_error, report_error};
 use super::progress::ProgressDisplay;
 use super::prompt;
 use super::run_view::show_result;
@@ -38,16 +37,13 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
     };
     let tool = match app.engine.tool(&args.tool) {
         Ok(tool) => tool.clone(),
-        Err(error) => return report_unknown(&app, &error, &args.tool),
+        Err(error) => return report_unknown(&app, error, &args.tool),
     };
     let given =
         input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
     let given = match given {
         Ok(given) => given,
-        Err(message) => {
-            print_error(&message, None);
-            return Exit::Usage;
-        }
+        Err(message) => return report_error(&input_error(message)),
     };
     if let Some(plan) = app.engine.plan_named(tool.id.name()).filter(|_| tool.composition.is_some())
     {
@@ -55,10 +51,7 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         request.options.approved = args.yes;
         return match app.runtime().block_on(app.engine.run(request)) {
             Ok(view) => show_result(&view),
-            Err(error) => {
-                print_error(&error.to_string(), None);
-                Exit::RunFailed
-            }
+            Err(error) => report_error(&engine_error(error)),
         };
     }
     let confirmer = prompt::confirmer(&ProgressDisplay::Silent, DenyAll);
@@ -80,47 +73,12 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             print_data(&to_json(&value));
             Exit::Success
         }
-        Err(error) => {
-            print_error(&error.to_string(), hint(&error).as_deref());
-            match error {
-                EngineError::Tool(ToolError::Unreachable { .. }) => Exit::Unreachable,
-                EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => Exit::Denied,
-                EngineError::Tool(_)
-                | EngineError::Store(_)
-                | EngineError::Stopped { .. }
-                | EngineError::MissingTool { .. }
-                | EngineError::NotReceived { .. }
-                | EngineError::DefinitionChanged { .. } => Exit::RunFailed,
-                EngineError::UnknownTool { .. } | EngineError::Arguments { .. } => Exit::Usage,
-            }
-        }
-    }
-}
-
-/// The help for an error of a call.
-pub(super) fn hint(error: &EngineError) -> Option<String> {
-    match error {
-        EngineError::UnknownTool { nearest: Some(near), .. } => {
-            Some(format!("did you mean `{near}`?"))
-        }
-        EngineError::UnknownTool { .. } => Some("`segue tools` lists what is available".to_owned()),
-        EngineError::Arguments { .. } => {
-            Some("`segue tools show ID` lists the parameters".to_owned())
-        }
-        EngineError::Tool(ToolError::Refused { code: Code::Denied, .. }) => {
-            Some("`--yes` approves the call".to_owned())
-        }
-        EngineError::Tool(_)
-        | EngineError::Store(_)
-        | EngineError::Stopped { .. }
-        | EngineError::MissingTool { .. }
-        | EngineError::NotReceived { .. }
-        | EngineError::DefinitionChanged { .. } => None,
+        Err(error) => report_error(&engine_error(error)),
     }
 }
 
 /// Prints why a tool is not known: its server cannot be used, it changed, or there is none.
-pub(super) fn report_unknown(app: &App, error: &EngineError, name: &str) -> Exit {
+pub(super) fn report_unknown(app: &App, error: EngineError, name: &str) -> Exit {
     let namespace = name.split(':').next().unwrap_or("");
     if let Some(why) = app.upstream.failed.get(namespace) {
         let message = format!("the MCP server `{namespace}` cannot be used: {why}");
@@ -132,10 +90,10 @@ pub(super) fn report_unknown(app: &App, error: &EngineError, name: &str) -> Exit
         print_error(&message, Some(&UnavailableTools::change_help(id)));
         return Exit::Usage;
     }
-    print_error(&error.to_string(), hint(error).as_deref());
+    let exit = report_error(&engine_error(error));
     // A name with a namespace means that source only.
     if name.contains(':') {
-        return Exit::Usage;
+        return exit;
     }
     for (name, why) in &app.upstream.failed {
         print_status(&format!(
@@ -143,5 +101,5 @@ pub(super) fn report_unknown(app: &App, error: &EngineError, name: &str) -> Exit
             escape_control(why)
         ));
     }
-    if app.upstream.failed.is_empty() { Exit::Usage } else { Exit::Unreachable }
+    if app.upstream.failed.is_empty() { exit } else { Exit::Unreachable }
 }

@@ -10,6 +10,7 @@ mod completions;
 mod convert;
 mod current_user;
 mod doctor;
+mod error;
 mod explain;
 mod export;
 mod generate;

@@ -5,7 +5,7 @@ use segue_core::view::Timestamp;
 use segue_runtime::engine::PlanningError;
 use serde_json::json;
 
-use super::ask::{describe_origin, report_error};
+use super::ask::{describe_origin, report_planning};
 use super::run_view::summary;
 use super::{Exit, Global, print_json, to_json};
 use crate::app::{App, ServerSelection};
@@ -53,7 +53,7 @@ pub(super) fn plans(global: &Global, args: &PlansArgs) -> Exit {
     });
     match outcome {
         Ok(()) => Exit::Success,
-        Err(error) => report_error(global, &error),
+        Err(error) => report_planning(global, error),
     }
 }
 

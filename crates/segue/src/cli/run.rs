@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use clap::Args;
 use futures_util::FutureExt as _;
-use segue_core::composition::Strategy;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
 use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
@@ -16,17 +15,20 @@ use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::confirm::DenyAll;
 use segue_runtime::driver::NoObserver;
 use segue_runtime::engine::{
-    Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
+    Engine, EngineError, PlanningError, RunRequest, not_started_view, source_of,
 };
 use segue_runtime::inject::Fault;
 
 use super::current_user::current_user;
+use super::error::{engine_error, input_error, planning_error, report_error};
 use super::progress;
 use super::prompt;
 use super::record::TestRecording;
-use super::run_actions::help_for;
 use super::run_view::{exit_code, show, show_dry_run, show_errors, show_questions};
+use super::runs::stored;
 use super::{Exit, Global, input, print_json};
+use crate::api::error::{Details, Error, ErrorKind};
+use crate::api::requests::{ErrorStrategy, ExecutionOptions, MaxConcurrency, Timeout};
 use crate::app::signals::interrupted;
 use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
@@ -73,13 +75,13 @@ pub(super) struct RunArgs {
     yes: bool,
     /// Timeout of the whole run, such as `2m`
     #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
-    timeout: Option<u64>,
+    timeout: Option<Timeout>,
     /// How many steps may run at once
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    max_concurrency: Option<u32>,
+    #[arg(long, value_name = "N", value_parser = parse_concurrency)]
+    max_concurrency: Option<MaxConcurrency>,
     /// Override the composition's error strategy: `fail_fast`, `partial_success`, `retry` or `rollback`
     #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
-    error_strategy: Option<Strategy>,
+    error_strategy: Option<ErrorStrategy>,
     /// Start at this step; earlier steps take their results from the run given by `--run`
     #[arg(long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
     from: Option<String>,
@@ -100,25 +102,29 @@ pub(super) struct RunArgs {
 
 impl RunArgs {
     fn options(&self) -> Options {
-        Options {
-            timeout_ms: self.timeout,
+        let options = ExecutionOptions {
+            timeout: self.timeout.clone(),
             max_concurrency: self.max_concurrency,
-            strategy: self.error_strategy,
+            error_strategy: self.error_strategy,
+            dry_run: self.dry_run,
             approved: self.yes,
-            consented: false,
-            // A file that is named on the command line is trusted, like a named configuration.
-            vouched: self.composition.as_deref().is_some_and(|name| Path::new(name).is_file()),
-        }
+        };
+        // A file that is named on the command line is trusted, like a named configuration.
+        let vouched = self.composition.as_deref().is_some_and(|name| Path::new(name).is_file());
+        Options { vouched, ..Options::from(&options) }
     }
 }
 
-fn parse_timeout(text: &str) -> Result<u64, String> {
-    segue_core::duration::parse_duration(text)
-        .ok_or_else(|| "write a number with a unit, such as `500ms`, `30s` or `2m`".to_owned())
+fn parse_timeout(text: &str) -> Result<Timeout, Error> {
+    Timeout::parse(text)
 }
 
-fn parse_strategy(word: &str) -> Result<Strategy, String> {
-    Strategy::parse(word).ok_or_else(|| format!("write one of {}", Strategy::WORDS.join(", ")))
+fn parse_concurrency(text: &str) -> Result<MaxConcurrency, Error> {
+    MaxConcurrency::try_from(text.parse().map_or(Value::Null, |number: u64| Value::from(number)))
+}
+
+fn parse_strategy(word: &str) -> Result<ErrorStrategy, Error> {
+    ErrorStrategy::parse(word)
 }
 
 pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
@@ -130,33 +136,35 @@ pub(super) fn run(global: &Global, args: &RunArgs) -> Exit {
 
 /// Why a run did not start.
 struct StartError {
-    code: Code,
-    message: String,
-    help: Option<String>,
+    error: Error,
     /// Whether standard error shows the reason already.
     is_printed: bool,
     view: Option<Box<RunView>>,
-    /// Whether a source of tools cannot be reached.
-    unreachable: bool,
+}
+
+impl From<Error> for StartError {
+    fn from(error: Error) -> StartError {
+        StartError { error, is_printed: false, view: None }
+    }
 }
 
 impl StartError {
-    fn new(code: Code, message: impl Into<String>) -> StartError {
-        let message = message.into();
-        StartError { code, message, help: None, is_printed: false, view: None, unreachable: false }
-    }
-
     /// Prints one run view to standard output, as every run does, and the reason to standard error.
     fn show(self, global: &Global) -> Exit {
+        let Details { code, message, help, .. } = &*self.error;
         if global.is_json() {
-            let error = ErrorView::check(self.code, self.message.clone(), self.help.clone());
+            let error = ErrorView::check(*code, message.clone(), help.clone());
             let view = self.view.unwrap_or_else(|| Box::new(not_started_view(vec![error])));
             print_json(global, &view);
         }
         if !self.is_printed {
-            print_error(&self.message, self.help.as_deref());
+            print_error(message, help.as_deref());
         }
-        if self.unreachable { Exit::Unreachable } else { Exit::Usage }
+        match Exit::of_error(&self.error) {
+            // No step has failed.
+            Exit::RunFailed => Exit::Usage,
+            exit => exit,
+        }
     }
 }
 
@@ -196,18 +204,17 @@ impl Target {
         let app = App::open_stored(&global.options(), &ServerSelection::Recorded);
         let app = app.map_err(|error| of_app(&error))?;
         let found = app.runtime().block_on(app.engine.find_plan(id));
-        found.map(|record| Target::Stored(Box::new(record))).map_err(|error| of_plan(&error))
+        let record = found.map_err(planning_error)?;
+        Ok(Target::Stored(Box::new(record)))
     }
 
     /// The names it may call, so that only their servers start.
-    fn names(&self) -> Vec<&str> {
+    fn names(&self) -> Vec<Arc<str>> {
         match self {
-            Target::Named(name) => vec![name],
+            Target::Named(name) => vec![name.as_str().into()],
             Target::Earlier(_) => Vec::new(),
             Target::Stored(record) => {
-                let calls = record.document.get("tools").and_then(Value::as_array);
-                let calls = calls.into_iter().flat_map(|calls| calls.iter());
-                calls.filter_map(|call| call.get("name")?.as_str()).collect()
+                record.calls().tools.into_iter().map(|call| call.name).collect()
             }
         }
     }
@@ -217,22 +224,19 @@ impl Target {
 fn of_app(error: &AppError) -> StartError {
     error.print();
     let message = "the configuration cannot be used";
-    StartError { is_printed: true, ..StartError::new(Code::Config, message) }
-}
-
-/// Why a stored plan does not run.
-fn of_plan(error: &PlanningError) -> StartError {
-    StartError { help: error.help(), ..StartError::new(error.code(), error.to_string()) }
+    let error = Error::new(ErrorKind::Invalid, Code::Config, message);
+    StartError { is_printed: true, ..error.into() }
 }
 
 fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     let target = Target::of(global, args)?;
+    let names = target.names();
     let wanted = match &target {
         Target::Earlier(_) => ServerSelection::Recorded,
-        _ => ServerSelection::Compositions(target.names()),
+        _ => ServerSelection::Compositions(names.iter().map(|name| &**name).collect()),
     };
     let record = args.record.as_deref().map(TestRecording::new).transpose();
-    let record = record.map_err(|message| StartError::new(Code::Conflict, message))?;
+    let record = record.map_err(Error::conflict)?;
     let app = if args.dry_run {
         App::open(&global.options(), &wanted)
     } else {
@@ -246,15 +250,13 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     }
     let limits = app.engine.limits();
     let schema = plan.composition.input.as_deref();
-    let wrong = |message: String| StartError::new(Code::InputSchema, message);
-    let input = input::read(args.whole.as_deref(), &args.input, schema, limits).map_err(wrong)?;
-    let context = input::read(None, &args.context, None, limits).map_err(wrong)?;
+    let input = input::read(args.whole.as_deref(), &args.input, schema, limits);
+    let input = input.map_err(input_error)?;
+    let context = input::read(None, &args.context, None, limits).map_err(input_error)?;
     let mut prepared =
         PreparedRun { app, record, plan, input, context, reused: Vec::new(), plan_id };
     if let (Some(from), Some(run)) = (&args.from, &args.run) {
-        prepared
-            .reuse_earlier(from, run)
-            .map_err(|message| StartError::new(Code::NotFound, message))?;
+        prepared.reuse_earlier(from, run)?;
     }
     Ok(prepared)
 }
@@ -271,13 +273,8 @@ fn planned(
         }
         Target::Stored(record) => (source_of(record), Some(record.plan_id.clone())),
         Target::Earlier(run) => {
-            let missing = |message| StartError::new(Code::NotFound, message);
-            let plan = load_earlier(app, run).map_err(missing)?.plan;
-            let unfit = |error: EngineError| {
-                let help = help_for(&error);
-                StartError { help, ..StartError::new(Code::DefinitionChanged, error.to_string()) }
-            };
-            app.engine.check_requirements(&plan).map_err(unfit)?;
+            let plan = app.runtime().block_on(stored(app, run))?.plan;
+            app.engine.check_requirements(&plan).map_err(engine_error)?;
             return Ok((plan, None));
         }
     };
@@ -286,7 +283,12 @@ fn planned(
         print_diagnostics(&diagnostics, &source);
         let message = format!("`{}` was not run", source.name());
         let view = Some(Box::new(Engine::compile_failed_view(&diagnostics)));
-        return Err(StartError { view, unreachable, ..StartError::new(Code::Parse, message) });
+        let error = if unreachable {
+            Error::new(ErrorKind::Upstream, Code::Unreachable, message)
+        } else {
+            Error::new(ErrorKind::Invalid, Code::Parse, message)
+        };
+        return Err(StartError { view, ..error.into() });
     };
     if !global.quiet {
         let is_warning = |d: &&Diagnostic| d.severity == Severity::Warning;
@@ -303,35 +305,32 @@ fn planned(
     Ok((plan, plan_id))
 }
 
-/// A run of the store.
-fn load_earlier(app: &App, run: &str) -> Result<LoadedRun, String> {
-    app.runtime().block_on(async {
-        let run_id = super::runs::find(app, run).await?;
-        app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
-    })
-}
-
-fn not_found((message, help): (String, Option<String>)) -> StartError {
-    StartError { help, ..StartError::new(Code::NotFound, message) }
+fn not_found((message, help): (String, Option<String>)) -> Error {
+    let error = Error::not_found(message);
+    match help {
+        Some(help) => error.help(help),
+        None => error,
+    }
 }
 
 impl PreparedRun {
     /// Reuses the results of an earlier run, and its inputs where the arguments give none.
-    fn reuse_earlier(&mut self, from: &str, run: &str) -> Result<(), String> {
-        let stored = load_earlier(&self.app, run)?;
+    fn reuse_earlier(&mut self, from: &str, run: &str) -> Result<(), Error> {
+        let stored = self.app.runtime().block_on(stored(&self.app, run))?;
         let (name, earlier) = (&self.plan.composition.name, stored.run.name());
         if name != earlier {
-            return Err(format!("the earlier run is a run of `{earlier}`, not of `{name}`"));
+            let message = format!("the earlier run is a run of `{earlier}`, not of `{name}`");
+            return Err(Error::not_found(message));
         }
-        self.reused = stored.run.reusable_steps(&self.plan, from)?;
+        self.reused = stored.run.reusable_steps(&self.plan, from).map_err(Error::not_found)?;
         let (input, context) = stored.run.input_and_context();
         self.input = merged(input, &self.input);
         self.context = merged(context, &self.context);
         for (given, option) in [(&self.input, "-i"), (&self.context, "--context")] {
             if let Some(name) = stored.run.redacted_member(given) {
-                return Err(format!(
+                return Err(Error::not_found(format!(
                     "`{name}` is sensitive and was not stored: give it again with `{option} {name}=…`"
-                ));
+                )));
             }
         }
         Ok(())
@@ -353,6 +352,10 @@ impl PreparedRun {
         let observing = if args.dry_run { Observers::default() } else { app.observers() };
         let origin = RequestOrigin { trace: trace_from_env(), ..RequestOrigin::default() };
         let watch = observing.watch(observer, &name, &origin);
+        let interrupted = {
+            let _context = app.runtime().enter();
+            interrupted(app.engine.store())
+        };
         let request = RunRequest {
             plan,
             input,
@@ -364,21 +367,21 @@ impl PreparedRun {
             reused,
             confirmer: &*confirmer,
             observer: &watch,
-            cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
+            cancel: Box::pin(interrupted.map(|()| current_user())),
         };
         let outcome = execute(&app, args, plan_id.as_ref(), request);
         progress.finish();
         let outcome = match outcome {
             Ok(view) => Ok(view),
             Err(PlanningError::Engine(error)) => Err(error),
-            Err(error) => return of_plan(&error).show(global),
+            Err(error) => return StartError::from(planning_error(error)).show(global),
         };
         let recorded = listener.map(|listener| listener.write(&name));
         let exit = match outcome {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
             Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
             Ok(view) => show(global, &view),
-            Err(error) => report_stopped(global, name, &error),
+            Err(error) => report_stopped(global, name, error),
         };
         match recorded {
             None => exit,
@@ -418,21 +421,24 @@ fn trace_from_env() -> Option<TraceContext> {
 
 /// The store failed. A run that had started is reported as `running`, not as failed: a client that reads
 /// "failed" might start it again.
-fn report_stopped(global: &Global, name: Arc<str>, error: &EngineError) -> Exit {
-    let (message, hint) = (error.to_string(), help_for(error));
+fn report_stopped(global: &Global, name: Arc<str>, error: EngineError) -> Exit {
+    let stopped = match &error {
+        EngineError::Stopped { run_id, .. } => Some(run_id.clone()),
+        _ => None,
+    };
+    let error = engine_error(error);
     if global.is_json() {
         let mut view = not_started_view(vec![ErrorView {
             phase: "store",
-            ..ErrorView::check(Code::Internal, message.clone(), hint.clone())
+            ..ErrorView::check(Code::Internal, error.message.clone(), error.help.clone())
         }]);
         view.name = name;
-        if let EngineError::Stopped { run_id, .. } = error {
-            (view.run_id, view.status) = (run_id.clone(), RunStatus::Running);
+        if let Some(run_id) = stopped {
+            (view.run_id, view.status) = (run_id, RunStatus::Running);
         }
         print_json(global, &view);
     }
-    print_error(&message, hint.as_deref());
-    Exit::RunFailed
+    report_error(&error)
 }
 
 /// The members of both objects; `edited` wins.
@@ -461,9 +467,6 @@ fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
             }
             exit_code(view)
         }
-        Err(error) => {
-            print_error(&error.to_string(), help_for(&error).as_deref());
-            Exit::RunFailed
-        }
+        Err(error) => report_error(&engine_error(error)),
     }
 }

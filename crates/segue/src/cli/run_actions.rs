@@ -1,9 +1,11 @@
 //! `segue resume`, `cancel`, `rollback` and `approve`: commands to a stored run.
 
-use clap::{Args, ValueEnum};
+use std::sync::Arc;
+
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
-use segue_core::value::Value;
 use segue_core::view::{RunStatus, WaitView};
 use segue_runtime::confirm::Defer;
 use segue_runtime::driver::{NoObserver, RunCommand};
@@ -11,11 +13,14 @@ use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::current_user::current_user;
+use super::error::{engine_error, input_error, report_error, store_error};
 use super::prompt::confirmer;
 use super::run_view::show;
-use super::runs::find;
 use super::{Exit, Global, input, progress};
-use crate::api::questions::{AmbiguousQuestion, data_error, find_question, waiting_text};
+use crate::api::error::Error;
+use crate::api::questions::waiting_text;
+use crate::api::requests::{ApproveRun, Assume, ResumeRun};
+use crate::api::runs::act::{RunAction, open_question};
 use crate::app::signals::interrupted;
 use crate::app::{App, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
@@ -34,7 +39,7 @@ pub(super) struct ResumeArgs {
     #[arg(long, conflicts_with_all = ["run", "assume"])]
     all: bool,
     /// Settle a call in doubt: whether it took effect
-    #[arg(long, value_name = "OUTCOME")]
+    #[arg(long, value_name = "OUTCOME", value_parser = assume_parser())]
     assume: Option<Assume>,
     /// With `--assume done`: the result of the call
     #[arg(long = "value", value_name = "JSON", requires = "assume")]
@@ -45,15 +50,6 @@ pub(super) struct ResumeArgs {
     /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
     take_over: bool,
-}
-
-/// Whether a call in doubt took effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Assume {
-    /// The call took effect
-    Done,
-    /// The call had no effect
-    Failed,
 }
 
 /// Cancel a run
@@ -96,42 +92,26 @@ pub(super) struct ApproveArgs {
     input: Vec<String>,
 }
 
-/// A command to a run, and whose run it may take.
-struct ActOptions {
-    command: RunCommand,
-    take_over: TakeOver,
-}
-
-impl ActOptions {
-    fn new(command: RunCommand) -> ActOptions {
-        ActOptions { command, take_over: TakeOver::IfAbandoned }
-    }
+/// Parses what became of a call in doubt.
+fn assume_parser() -> impl TypedValueParser<Value = Assume> {
+    let done = PossibleValue::new("done").help("The call took effect");
+    let failed = PossibleValue::new("failed").help("The call had no effect");
+    let parser = PossibleValuesParser::new([done, failed]);
+    parser.map(|word| if word == "done" { Assume::Done } else { Assume::Failed })
 }
 
 pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
     let Some(run) = &args.run else { return resume_all(global) };
-    let take_over = take_over_mode(args.take_over);
-    act(global, run, |app, stored| {
-        let act = ActOptions { take_over, ..ActOptions::new(RunCommand::Resume) };
-        let Some(assume) = args.assume else { return Ok(act) };
-        let question = open_question(stored, args.step.as_deref(), true)?;
-        let data = match &args.value {
-            None => Value::Null,
-            Some(text) => input::json("--value", text, app.engine.limits())?,
-        };
-        if let Some(misfit) = data_error(&question, &data, &stored.plan) {
-            return Err(misfit);
-        }
-        let granted = assume == Assume::Done;
-        Ok(ActOptions { command: answer(&question, granted, data), ..act })
+    act(global, run, take_over_mode(args.take_over), |app, _| {
+        let json = |text: &String| input::json("--value", text, app.engine.limits());
+        let value = args.value.as_ref().map(json).transpose().map_err(input_error)?;
+        let step = args.step.as_deref().map(Arc::from);
+        Ok(RunAction::Resume(ResumeRun { assume: args.assume, value, step }))
     })
 }
 
 pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
-    let take_over = take_over_mode(args.take_over);
-    act(global, &args.run, |_, _| {
-        Ok(ActOptions { take_over, ..ActOptions::new(RunCommand::Cancel { by: current_user() }) })
-    })
+    act(global, &args.run, take_over_mode(args.take_over), |_, _| Ok(RunAction::Cancel))
 }
 
 fn take_over_mode(takes_over: bool) -> TakeOver {
@@ -139,12 +119,7 @@ fn take_over_mode(takes_over: bool) -> TakeOver {
 }
 
 pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
-    act(global, &args.run, |_, _| {
-        Ok(ActOptions {
-            take_over: TakeOver::Reopen,
-            ..ActOptions::new(RunCommand::RollBack { by: current_user() })
-        })
-    })
+    act(global, &args.run, TakeOver::Reopen, |_, _| Ok(RunAction::RollBack))
 }
 
 /// The exit code after a command: a rollback or a cancellation that was requested is a success.
@@ -157,22 +132,22 @@ fn exit_after(command: &RunCommand, status: RunStatus, exit: Exit) -> Exit {
 }
 
 pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
-    act(global, &args.run, |app, stored| {
+    act(global, &args.run, TakeOver::IfAbandoned, |app, stored| {
         let question = open_question(stored, args.step.as_deref(), false)?;
         let schema = match &question.kind {
             QuestionKind::Approval { schema, .. } => schema.clone(),
             _ => None,
         };
-        let data = if args.input.is_empty() {
-            Value::Null
-        } else {
-            input::read(None, &args.input, schema.as_deref(), app.engine.limits())?
+        let data = match &*args.input {
+            [] => None,
+            input => {
+                let limits = app.engine.limits();
+                Some(input::read(None, input, schema.as_deref(), limits).map_err(input_error)?)
+            }
         };
-        if let Some(misfit) = data_error(&question, &data, &stored.plan).filter(|_| !args.deny) {
-            return Err(misfit);
-        }
         show_answered(global, stored, &question);
-        Ok(ActOptions::new(answer(&question, !args.deny, data)))
+        let step = Some(question.step);
+        Ok(RunAction::Approve(ApproveRun { approved: !args.deny, step, data }))
     })
 }
 
@@ -188,49 +163,28 @@ fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
     }
 }
 
-/// The open question of a run: about a call in doubt, or any other.
-fn open_question(
-    stored: &LoadedRun,
-    step: Option<&str>,
-    is_doubt: bool,
-) -> Result<Question, String> {
-    find_question(&stored.run, step, is_doubt).map_err(|unclear| match (unclear, step) {
-        (AmbiguousQuestion::Several(steps), _) => {
-            let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
-            format!("several steps ask a question; choose one with `--step`: {}", steps.join(", "))
-        }
-        (AmbiguousQuestion::None, Some(step)) => {
-            format!("step `{step}` has no question of this kind")
-        }
-        (AmbiguousQuestion::None, None) if is_doubt => "no call is in doubt in this run".to_owned(),
-        (AmbiguousQuestion::None, None) => "this run has no open question".to_owned(),
-    })
-}
-
 fn act(
     global: &Global,
     run: &str,
-    wanted: impl FnOnce(&App, &LoadedRun) -> Result<ActOptions, String>,
+    take_over: TakeOver,
+    action: impl FnOnce(&App, &LoadedRun) -> Result<RunAction, Error>,
 ) -> Exit {
     let app = match global.open_stored(&ServerSelection::Recorded) {
         Ok(app) => app,
         Err(exit) => return exit,
     };
     let runtime = app.runtime();
-    let stored = runtime.block_on(async {
-        let run_id = find(&app, run).await?;
-        app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
+    let stored = runtime.block_on(super::runs::stored(&app, run));
+    let commanded = stored.and_then(|stored| {
+        let command = action(&app, &stored)?.command(&stored, &current_user())?;
+        Ok((stored, command))
     });
-    let wanted = stored.and_then(|stored| wanted(&app, &stored).map(|act| (stored, act)));
-    let (stored, act) = match wanted {
-        Ok(wanted) => wanted,
-        Err(message) => {
-            print_error(&message, None);
-            return Exit::Usage;
-        }
+    let (stored, command) = match commanded {
+        Ok(commanded) => commanded,
+        Err(error) => return report_error(&error),
     };
     let observing = app.observers();
-    runtime.block_on(execute(global, &app, &stored, act, &observing))
+    runtime.block_on(execute(global, &app, &stored, (command, take_over), &observing))
 }
 
 /// Drives the run here; if another process drives it, sends the command there and follows the run.
@@ -238,7 +192,7 @@ async fn execute(
     global: &Global,
     app: &App,
     stored: &LoadedRun,
-    act: ActOptions,
+    (command, take_over): (RunCommand, TakeOver),
     observing: &Observers,
 ) -> Exit {
     let progress = progress::for_plan(global, &stored.plan);
@@ -248,8 +202,8 @@ async fn execute(
         let origin = RequestOrigin::default();
         let watch = observing.watch(progress.observer(), &stored.row.name, &origin);
         let request = ResumeRequest {
-            command: act.command.clone(),
-            take_over: act.take_over,
+            command: command.clone(),
+            take_over,
             confirmer: &*confirmer,
             observer: &watch,
             cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
@@ -257,11 +211,11 @@ async fn execute(
         };
         let outcome = app.engine.resume(request).await;
         let is_owned = matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. })));
-        if !is_owned || act.command == RunCommand::Resume {
+        if !is_owned || command == RunCommand::Resume {
             break outcome;
         }
         // Another process drives the run and carries out the command.
-        match app.engine.send_command(run_id, &act.command).await {
+        match app.engine.send_command(run_id, &command).await {
             Ok(true) => break app.engine.follow(run_id).await,
             Ok(false) => {}
             Err(error) => break Err(error),
@@ -270,44 +224,10 @@ async fn execute(
     match outcome {
         Ok(view) => {
             progress.finish();
-            exit_after(&act.command, view.status, show(global, &view))
+            exit_after(&command, view.status, show(global, &view))
         }
-        Err(error) => {
-            print_error(&error.to_string(), help_for(&error).as_deref());
-            Exit::RunFailed
-        }
+        Err(error) => report_error(&engine_error(error)),
     }
-}
-
-/// The help for an error of the engine.
-pub(super) fn help_for(error: &EngineError) -> Option<String> {
-    let help = match error {
-        EngineError::Stopped { run_id, .. } => {
-            return Some(format!("nothing is lost; `segue resume {run_id}` resumes it"));
-        }
-        EngineError::Store(StoreError::Owned { .. }) => {
-            "another process is running it; `segue runs show RUN --watch` follows it"
-        }
-        EngineError::Store(StoreError::Ended { .. }) => {
-            "`segue rollback RUN` rolls back what it did, `segue run` starts a new run"
-        }
-        EngineError::DefinitionChanged { .. } => {
-            "restore the tool's former definition, or `segue cancel RUN` and run it again"
-        }
-        EngineError::NotReceived { .. } => {
-            "`segue cancel RUN --take-over` cancels a run whose process hangs, `segue resume RUN \
-             --take-over` resumes it"
-        }
-        EngineError::MissingTool { is_untrusted: true, .. } => {
-            "the run is unchanged; read the configuration, then run `segue trust`"
-        }
-        EngineError::MissingTool { .. } => {
-            "the run is unchanged; resume it where the tool is configured, or with `--config FILE`; \
-             `segue cancel RUN` cancels it"
-        }
-        _ => return None,
-    };
-    Some(help.to_owned())
 }
 
 /// The help for a run that is set aside.
@@ -348,13 +268,14 @@ impl RecoveryCounts {
                 print_error(&error.to_string(), Some(SET_ASIDE_HELP));
             }
             // The message names the run.
-            Err(error @ EngineError::Store(_)) => {
+            Err(EngineError::Store(error)) => {
                 self.failed = true;
-                print_error(&error.to_string(), help_for(&error).as_deref());
+                report_error(&store_error(error));
             }
             Err(error) => {
                 self.failed = true;
-                print_error(&format!("{run_id}: {error}"), help_for(&error).as_deref());
+                let error = engine_error(error);
+                print_error(&format!("{run_id}: {error}"), error.help.as_deref());
             }
         }
     }
@@ -399,16 +320,10 @@ fn resume_all(global: &Global) -> Exit {
         app.engine.recover_observed(watch, cancel, |one| counts.add(one)).await
     });
     if let Err(error) = outcome {
-        print_error(&error.to_string(), None);
-        return Exit::RunFailed;
+        return report_error(&engine_error(error));
     }
     if !global.quiet {
         print_status(&counts.summary());
     }
     counts.exit()
-}
-
-/// The answer to one question. The run asks every other one.
-fn answer(question: &Question, granted: bool, data: Value) -> RunCommand {
-    RunCommand::Decide { question: question.id, granted, by: current_user(), data }
 }

@@ -11,13 +11,15 @@ use segue_core::view::{
 };
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::LoadedRun;
-use segue_runtime::store::{Retention, RunQuery, RunRow, StoreError};
+use segue_runtime::store::{Retention, RunQuery, RunRow};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
+use super::error::{engine_error, report_error, store_error};
 use super::run_actions::SET_ASIDE_HELP;
 use super::run_view::{exit_code, show_errors, show_questions, summary};
 use super::{Exit, Global, print_json, to_json};
+use crate::api::error::Error;
 use crate::api::responses::RunSummary;
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_status};
@@ -123,13 +125,10 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
             }
         }
     });
-    outcome.unwrap_or_else(|message: String| {
-        print_error(&message, None);
-        Exit::Usage
-    })
+    outcome.unwrap_or_else(|error| report_error(&error))
 }
 
-async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, String> {
+async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Error> {
     let query = RunQuery {
         statuses: args.status.clone(),
         name: args.name.as_deref().map(Arc::from),
@@ -137,7 +136,7 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
         limit: args.limit,
         ..RunQuery::default()
     };
-    let found = app.engine.store().runs(&query).await.map_err(|error| error.to_string())?;
+    let found = app.engine.store().runs(&query).await.map_err(store_error)?;
     for damaged in &found.damaged {
         let help = "it is set aside; `segue runs prune --damaged` deletes it";
         print_error(&damaged.to_string(), Some(help));
@@ -173,30 +172,34 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Strin
 }
 
 /// Finds a run by its id, the start or the end of its id, or `last`.
-pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, String> {
+async fn find(app: &App, text: &str) -> Result<Arc<str>, Error> {
     let store = app.engine.store();
-    let message = |error: StoreError| error.to_string();
     let exact: Arc<str> = text.into();
-    if store.run(&exact).await.map_err(message)?.is_some() {
+    if store.run(&exact).await.map_err(store_error)?.is_some() {
         return Ok(exact);
     }
     let limit = if text == "last" { 1 } else { SEARCHED_MAX };
     let query = RunQuery { limit, ..RunQuery::default() };
-    let found = store.runs(&query).await.map_err(message)?;
+    let found = store.runs(&query).await.map_err(store_error)?;
     let fits = |run: &&RunRow| {
         text == "last" || run.run_id.starts_with(text) || run.run_id.ends_with(text)
     };
     let mut matching = found.runs.iter().filter(fits);
     match (matching.next(), matching.next()) {
         (Some(run), None) => Ok(run.run_id.clone()),
-        (Some(_), Some(_)) => Err(format!("several runs match `{text}`: write more of the id")),
-        (None, _) => Err(format!("there is no run `{text}`; `segue runs` lists them")),
+        (Some(_), Some(_)) => {
+            Err(Error::invalid(format!("several runs match `{text}`: write more of the id")))
+        }
+        (None, _) => {
+            Err(Error::not_found(format!("there is no run `{text}`; `segue runs` lists them")))
+        }
     }
 }
 
-async fn stored(app: &App, run: &str) -> Result<LoadedRun, String> {
+/// Loads a run by its id, the start or the end of its id, or `last`.
+pub(super) async fn stored(app: &App, run: &str) -> Result<LoadedRun, Error> {
     let run_id = find(app, run).await?;
-    app.engine.load_run(&run_id).await.map_err(|error| error.to_string())
+    app.engine.load_run(&run_id).await.map_err(engine_error)
 }
 
 /// A run with the details that only its journal has.
@@ -300,7 +303,7 @@ fn print_journal(stored: &LoadedRun) {
 }
 
 /// Prints changes until the run ends, waits for a person, or loses its process.
-async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
+async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, Error> {
     const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_millis(300);
     // Resolved once: `last` may soon mean another run.
     let run_id = find(app, run).await?;
@@ -309,7 +312,7 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, String> {
     loop {
         // Read before the journal: a process writes the final state before it releases the run.
         let abandoned = app.engine.store().is_abandoned(&run_id).await;
-        let is_abandoned = abandoned.map_err(|error| error.to_string())?;
+        let is_abandoned = abandoned.map_err(store_error)?;
         let stored = stored(app, &run_id).await?;
         progress.observer().observe(&stored.run, &stored.journal[seen..]);
         seen = stored.journal.len();
@@ -445,24 +448,23 @@ async fn prune(
     app: &App,
     (older_than, keep): (Option<u64>, Option<usize>),
     damaged: bool,
-) -> Result<Exit, String> {
+) -> Result<Exit, Error> {
     let by_age = older_than.is_some() || keep.is_some();
     if !by_age && !damaged {
         let help =
             "say which runs to delete: `--older-than 30d`, `--keep 1000`, or both; or `--damaged`";
-        return Err(help.to_owned());
+        return Err(Error::invalid(help));
     }
     let (store, mut deleted) = (app.engine.store(), 0);
-    let message = |error: StoreError| error.to_string();
     if damaged {
-        deleted += store.delete_damaged().await.map_err(message)?;
+        deleted += store.delete_damaged().await.map_err(store_error)?;
     }
     if by_age {
         let retention = Retention {
             ended_before_ms: older_than.map(|ago| now_ms().saturating_sub(ago)),
             keep_last: keep,
         };
-        deleted += store.prune(retention).await.map_err(message)?;
+        deleted += store.prune(retention).await.map_err(store_error)?;
     }
     if global.is_json() {
         print_json(global, &json!({ "forgotten": deleted }));

@@ -99,13 +99,13 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         };
         // On its own thread, so that reading files again here delays no connection.
         let serving = service.threads().connections.spawn(server.serve(listener, leaving));
-        let store = app.engine.store().clone();
+        let interrupted = interrupted_except_hangup(app.engine.store());
         let reloader =
             Reloader { app: &mut app, service: &service, seen, watches_config: args.watch };
         let started = config.server.clone();
         let hangups = Some(HangupSignals::new());
         tokio::select! {
-            () = interrupted_except_hangup(store) => {}
+            () = interrupted => {}
             () = reloader.watch(hangups, |now| update_access(args, now, &started, &authenticator)) => {}
         }
         // No new connections. Clients that wait for a run get its result or its current state.

@@ -8,6 +8,7 @@ use segue_core::view::TemplateView;
 use segue_runtime::library::LibraryError;
 use serde_json::json;
 
+use super::error::{library_error, report_error};
 use super::run::{RunArgs, run};
 use super::{Exit, Global, to_json};
 use crate::app::{App, ServerSelection};
@@ -79,7 +80,7 @@ fn open(global: &Global) -> Result<App, Exit> {
 fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
     let app = open(global)?;
     let found = app.library().list(args.search.as_deref().unwrap_or(""));
-    let mut found = app.runtime().block_on(found).map_err(|error| report(&error))?;
+    let mut found = app.runtime().block_on(found).map_err(report)?;
     let fits = |view: &TemplateView| {
         args.category.as_ref().is_none_or(|category| *view.metadata.category == **category)
     };
@@ -109,8 +110,8 @@ fn list(global: &Global, args: &ListArgs) -> Result<Exit, Exit> {
 fn show(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
     let template = app.runtime().block_on(app.library().stored_template(id));
-    let template = template.map_err(|error| report(&error))?;
-    let view = app.runtime().block_on(app.library().get(id)).map_err(|error| report(&error))?;
+    let template = template.map_err(report)?;
+    let view = app.runtime().block_on(app.library().get(id)).map_err(report)?;
     if global.is_json() {
         print_data(&to_json(&json!(view)));
         return Ok(Exit::Success);
@@ -148,25 +149,18 @@ fn add(global: &Global, file: &std::path::Path, may_replace: bool) -> Result<Exi
             print_diagnostics(&diagnostics, &source);
             return Err(Exit::Usage);
         }
-        Err(error) => return Err(report(&error)),
+        Err(error) => return Err(report(error)),
     }
     Ok(Exit::Success)
 }
 
 fn remove(global: &Global, id: &str) -> Result<Exit, Exit> {
     let app = open(global)?;
-    app.runtime().block_on(app.library().remove(id)).map_err(|error| report(&error))?;
+    app.runtime().block_on(app.library().remove(id)).map_err(report)?;
     print_status(&format!("removed `{id}`"));
     Ok(Exit::Success)
 }
 
-fn report(error: &LibraryError) -> Exit {
-    let help = match error {
-        LibraryError::Unknown(_) => Some("`segue templates` lists them"),
-        LibraryError::NameTaken { may_replace: true, .. } => Some("`--replace` replaces it"),
-        LibraryError::NameTaken { .. } => Some("choose another id"),
-        _ => None,
-    };
-    print_error(&error.to_string(), help);
-    Exit::Usage
+fn report(error: LibraryError) -> Exit {
+    report_error(&library_error(error))
 }

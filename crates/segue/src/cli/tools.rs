@@ -99,7 +99,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
 fn show(global: &Global, app: &App, id: &str) -> Exit {
     let tool = match app.engine.tool(id) {
         Ok(tool) => tool,
-        Err(error) => return report_unknown(app, &error, id),
+        Err(error) => return report_unknown(app, error, id),
     };
     if global.is_json() {
         print_json(global, &ToolDetails::from(&**tool));

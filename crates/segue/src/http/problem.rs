@@ -154,7 +154,7 @@ pub fn status(kind: ErrorKind) -> StatusCode {
         ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        ErrorKind::Conflict | ErrorKind::Finished => StatusCode::CONFLICT,
+        ErrorKind::Conflict | ErrorKind::RunConflict | ErrorKind::Finished => StatusCode::CONFLICT,
         ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorKind::Busy | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         ErrorKind::Upstream => StatusCode::BAD_GATEWAY,
@@ -181,6 +181,7 @@ impl From<Error> for Problem {
             | ErrorKind::Invalid
             | ErrorKind::NotFound
             | ErrorKind::Conflict
+            | ErrorKind::RunConflict
             | ErrorKind::Finished
             | ErrorKind::TooLarge
             | ErrorKind::Upstream

@@ -1,7 +1,7 @@
 //! The Model Context Protocol: Segue as an MCP server, over standard input and output and over HTTP.
 //!
 //! ```text
-//! server.rs                        the requests of the protocol; call.rs: one call of a tool; progress.rs
+//! server.rs                        the requests of the protocol; call.rs: one call of a tool; progress.rs; task_results.rs
 //! builtin.rs, schema.rs            our own tools beside the compositions, and their schemas
 //! translate.rs                     our types ⇄ those of the protocol library
 //! stdio.rs, sessions.rs            the two transports; request_state.rs: what a client carries for us
@@ -19,6 +19,7 @@ mod schema;
 mod server;
 mod sessions;
 mod stdio;
+mod task_results;
 mod translate;
 
 use std::sync::Arc;

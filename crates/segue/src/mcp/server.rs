@@ -1,11 +1,9 @@
 //! The MCP server: what the requests of the protocol are answered with.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::request::Parts;
-use parking_lot::Mutex;
 use rmcp::model::{
     CacheScope, CallToolRequestMethod, CallToolRequestParams, CallToolResponse, CancelTaskParams,
     ConstString as _, CustomRequest, CustomResult, DetailedTask, ErrorCode, ErrorData,
@@ -28,15 +26,13 @@ use super::builtin::{self, BUILTIN_TOOLS, BuiltinCall, BuiltinOutcome};
 use super::call::{IncomingCall, POLL_MS, ToolRun, forms, respond, stored_forms};
 use super::request_state::StateSealer;
 use super::stdio::ClientGone;
+use super::task_results::TaskResults;
 use super::translate;
 use crate::api::content::{self, ContentData};
 use crate::api::error::Error;
 use crate::api::result::{RenderOptions, ResultPart, ToolResult, run_of_uri, run_value};
 use crate::api::runs::RunService;
 use crate::api::threads::Panicked;
-
-/// How many tasks the server remembers the result part of. For others the composition's name decides.
-const PARTS_MAX: usize = 10_000;
 
 /// The right to call a composition, and to cancel a run.
 pub(super) const CALL_RIGHT: Right = Right::Run;
@@ -60,7 +56,7 @@ struct Shared {
     client_gone: ClientGone,
     /// Whether calls are written to the audit log: those over HTTP.
     is_audited: bool,
-    parts: Mutex<HashMap<Arc<str>, ResultPart>>,
+    task_results: TaskResults,
 }
 
 impl Server {
@@ -72,8 +68,8 @@ impl Server {
         is_audited: bool,
     ) -> Server {
         let sealer = StateSealer::new(Duration::from_millis(limits.served_question_ms));
-        let parts = Mutex::default();
-        let shared = Shared { local, service, sealer, client_gone, is_audited, parts };
+        let task_results = TaskResults::default();
+        let shared = Shared { local, service, sealer, client_gone, is_audited, task_results };
         Server { shared: Arc::new(shared) }
     }
 
@@ -98,10 +94,7 @@ impl Server {
 
     /// Remembers which part of a run is the result of its task.
     pub(super) fn remember(&self, run_id: Arc<str>, part: ResultPart) {
-        let mut parts = self.shared.parts.lock();
-        if parts.len() < PARTS_MAX {
-            parts.insert(run_id, part);
-        }
+        self.shared.task_results.insert(run_id, part);
     }
 
     /// The service, as soon as it has started.
@@ -233,7 +226,7 @@ impl Server {
     }
 
     fn result_part(&self, service: &RunService, run_id: &str, composition: &str) -> ResultPart {
-        let known = self.shared.parts.lock().get(run_id).copied();
+        let known = self.shared.task_results.get(run_id);
         known.unwrap_or_else(|| {
             let catalog = service.full_catalog();
             let tool = catalog.tools.of_composition(composition);

@@ -3,14 +3,15 @@
 //! A client with the id of a session could read its messages and answer its questions. So the server
 //! remembers the principal that opened each session, and refuses it to others.
 
-use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use parking_lot::{Mutex, MutexGuard};
+use lru::LruCache;
+use parking_lot::Mutex;
 use segue_core::access::Principal;
 
 use crate::http::problem::Problem;
@@ -18,44 +19,30 @@ use crate::http::problem::Problem;
 /// The header with the id of a session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// How many sessions are remembered; the client of a forgotten one opens another.
-const SESSIONS_MAX: usize = 10_000;
+/// How many sessions are remembered. The least recently used one is dropped first; its client opens
+/// another.
+const SESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).expect("it is not zero");
 
-/// The owners of sessions.
-#[derive(Default)]
-pub(super) struct Sessions(Mutex<Known>);
+/// The owners of sessions, by session id.
+pub(super) struct Sessions(Mutex<LruCache<HeaderValue, Arc<str>>>);
 
-#[derive(Default)]
-struct Known {
-    owners: HashMap<HeaderValue, Arc<str>>,
-    /// The oldest first.
-    order: VecDeque<HeaderValue>,
+impl Default for Sessions {
+    fn default() -> Sessions {
+        Sessions(Mutex::new(LruCache::new(SESSIONS_MAX)))
+    }
 }
 
 impl Sessions {
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock()
-    }
-
     /// Whether every session in the headers is the principal's.
     fn belong_to(&self, who: &Principal, headers: &HeaderMap) -> bool {
-        let known = self.known();
+        let mut owners = self.0.lock();
         let mut named = headers.get_all(SESSION).iter();
-        named.all(|id| known.owners.get(id) == Some(&who.name))
+        named.all(|id| owners.get(id) == Some(&who.name))
     }
 
+    /// Remembers the owner of a session; the first one stays.
     fn record(&self, id: &HeaderValue, who: &Principal) {
-        let mut known = self.known();
-        if known.owners.contains_key(id) {
-            return;
-        }
-        if known.order.len() >= SESSIONS_MAX
-            && let Some(oldest) = known.order.pop_front()
-        {
-            known.owners.remove(&oldest);
-        }
-        known.owners.insert(id.clone(), who.name.clone());
-        known.order.push_back(id.clone());
+        self.0.lock().get_or_insert(id.clone(), || who.name.clone());
     }
 }
 
@@ -92,10 +79,13 @@ mod tests {
         assert!(!sessions.belong_to(&bob, &named("s")));
         assert!(!sessions.belong_to(&ada, &named("t")));
         assert!(sessions.belong_to(&bob, &HeaderMap::new()));
-        for number in 0..SESSIONS_MAX {
+        sessions.record(&HeaderValue::from_static("idle"), &ada);
+        assert!(sessions.belong_to(&ada, &named("s")));
+        for number in 1..SESSIONS_MAX.get() {
             sessions.record(&HeaderValue::from(number), &bob);
         }
-        assert!(!sessions.belong_to(&ada, &named("s")), "forgotten");
-        assert_eq!(sessions.known().owners.len(), SESSIONS_MAX);
+        assert!(!sessions.belong_to(&ada, &named("idle")), "dropped");
+        assert!(sessions.belong_to(&ada, &named("s")), "used later than `idle`");
+        assert_eq!(sessions.0.lock().len(), SESSIONS_MAX.get());
     }
 }

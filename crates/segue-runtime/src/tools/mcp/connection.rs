@@ -339,13 +339,18 @@ impl Connection {
         if self.era == ProtocolEra::Legacy || !capable {
             return;
         }
-        let peer = self.calls.peer.clone();
+        let (peer, router) = (self.calls.peer.clone(), self.calls.router.clone());
+        // Over pipes the router has read the notification before the library did.
+        let bypasses_router = matches!(self.calls.transport, CallTransport::Http(_));
         tokio::spawn(async move {
             let mut filter = SubscriptionFilter::default();
             filter.tools_list_changed = Some(true);
-            // The router handles the notifications; this only keeps the stream open.
             if let Ok(mut changes) = peer.listen(filter).await {
-                while let Ok(Some(_)) = changes.next().await {}
+                while let Ok(Some(_)) = changes.next().await {
+                    if bypasses_router {
+                        router.mark_changed();
+                    }
+                }
             }
         });
     }

@@ -34,6 +34,25 @@ pub enum RunAction {
     Approve(ApproveRun),
 }
 
+impl RunAction {
+    /// The command to the run, in the name of `by`. An answer is checked against its question.
+    pub fn command(self, stored: &LoadedRun, by: &Arc<str>) -> Result<RunCommand, Error> {
+        match self {
+            RunAction::Cancel => Ok(RunCommand::Cancel { by: by.clone() }),
+            RunAction::RollBack => Ok(RunCommand::RollBack { by: by.clone() }),
+            RunAction::Resume(ResumeRun { assume: None, .. }) => Ok(RunCommand::Resume),
+            RunAction::Resume(ResumeRun { assume: Some(assume), value, step }) => {
+                let (granted, data) = (assume == Assume::Done, value.unwrap_or_default());
+                decide(stored, QuestionAnswer { step, granted, data }, true, by)
+            }
+            RunAction::Approve(ApproveRun { approved, step, data }) => {
+                let (granted, data) = (approved, data.unwrap_or_default());
+                decide(stored, QuestionAnswer { step, granted, data }, false, by)
+            }
+        }
+    }
+}
+
 /// An answer to a question of a run.
 struct QuestionAnswer {
     /// The step that asks, when several do.
@@ -59,20 +78,8 @@ pub async fn act(
         let (run_id, status) = (stored.row.run_id.clone(), stored.row.status);
         return Err(StoreError::Ended { run_id, status }.into());
     }
-    let wish = match action {
-        RunAction::Cancel => RunCommand::Cancel { by: by.clone() },
-        RunAction::RollBack => RunCommand::RollBack { by: by.clone() },
-        RunAction::Resume(ResumeRun { assume: None, .. }) => RunCommand::Resume,
-        RunAction::Resume(ResumeRun { assume: Some(assume), value, step }) => {
-            let (granted, data) = (assume == Assume::Done, value.unwrap_or_default());
-            decide(&stored, QuestionAnswer { step, granted, data }, true, by)?
-        }
-        RunAction::Approve(ApproveRun { approved, step, data }) => {
-            let (granted, data) = (approved, data.unwrap_or_default());
-            decide(&stored, QuestionAnswer { step, granted, data }, false, by)?
-        }
-    };
-    let acting = match record(service, who, &stored.row.run_id, wish).await? {
+    let command = action.command(&stored, by)?;
+    let acting = match record(service, who, &stored.row.run_id, command).await? {
         Recorded::Acting(acting) => acting,
         Recorded::Finished(view) => return Ok(*view),
     };
@@ -104,19 +111,45 @@ pub async fn record(
     service: &Arc<RunService>,
     who: &Principal,
     run_id: &Arc<str>,
-    wish: RunCommand,
+    command: RunCommand,
 ) -> Result<Recorded, Error> {
     let (recorded, mut is_recorded) = watch::channel(false);
     let (service, who, run_id) = (service.clone(), who.clone(), run_id.clone());
     let acting =
         tokio::spawn(
-            async move { service.act_until_recorded(&who, &run_id, wish, &recorded).await },
+            async move { service.act_until_recorded(&who, &run_id, command, &recorded).await },
         );
     // The task drops the sender when it ends.
     if is_recorded.wait_for(|recorded| *recorded).await.is_ok() {
         return Ok(Recorded::Acting(acting));
     }
     Ok(Recorded::Finished(Box::new(acting.await.map_err(|_| panicked())??)))
+}
+
+/// The open question of a run: of a call in doubt, or any other.
+pub fn open_question(
+    stored: &LoadedRun,
+    step: Option<&str>,
+    is_doubt: bool,
+) -> Result<Question, Error> {
+    let found = find_question(&stored.run, step, is_doubt);
+    found.map_err(|ambiguous| {
+        let error = match (ambiguous, step) {
+            (AmbiguousQuestion::Several(steps), _) => {
+                let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
+                let message = format!("several steps ask a question: {}", steps.join(", "));
+                Error::conflict(message).help("`step` chooses one, `--step` on the command line")
+            }
+            (AmbiguousQuestion::None, Some(step)) => {
+                Error::conflict(format!("step `{step}` has no question of this kind"))
+            }
+            (AmbiguousQuestion::None, None) if is_doubt => {
+                Error::conflict("no call is in doubt in this run")
+            }
+            (AmbiguousQuestion::None, None) => Error::conflict("this run has no open question"),
+        };
+        error.of_run(&stored.row.run_id)
+    })
 }
 
 /// The answer to the question that the caller means.
@@ -126,18 +159,7 @@ fn decide(
     is_doubt: bool,
     by: &Arc<str>,
 ) -> Result<RunCommand, Error> {
-    let run_id = &stored.row.run_id;
-    let found = find_question(&stored.run, answer.step.as_deref(), is_doubt);
-    let question: Question = found.map_err(|ambiguous| match ambiguous {
-        AmbiguousQuestion::None => {
-            Error::conflict("nothing of this kind is asked in this run").of_run(run_id)
-        }
-        AmbiguousQuestion::Several(steps) => {
-            let steps: Vec<String> = steps.iter().map(|step| format!("`{step}`")).collect();
-            let message = format!("several steps ask: {}", steps.join(", "));
-            Error::conflict(message).help("`step` says which is meant").of_run(run_id)
-        }
-    })?;
+    let question = open_question(stored, answer.step.as_deref(), is_doubt)?;
     let error = data_error(&question, &answer.data, &stored.plan);
     if let Some(error) = error.filter(|_| answer.granted) {
         return Err(Error::new(ErrorKind::Invalid, Code::InputSchema, error));
@@ -182,9 +204,9 @@ impl RunService {
         who: &Principal,
         run_id: &str,
     ) -> Result<RunView, Error> {
-        let (wish, recorded) =
+        let (command, recorded) =
             (RunCommand::Cancel { by: who.name.clone() }, watch::Sender::default());
-        Ok(self.act_until_recorded(who, run_id, wish, &recorded).await?)
+        Ok(self.act_until_recorded(who, run_id, command, &recorded).await?)
     }
 
     /// Cancels a run that this process drives, and interrupts its evaluation. Whether that is durable.
@@ -198,11 +220,11 @@ impl RunService {
         self: &Arc<RunService>,
         who: &Principal,
         run_id: &str,
-        wish: RunCommand,
+        command: RunCommand,
         recorded: &watch::Sender<bool>,
     ) -> Result<RunView, EngineError> {
         loop {
-            let Some((handle, is_recorded)) = self.deliver(who, run_id, &wish).await? else {
+            let Some((handle, is_recorded)) = self.deliver(who, run_id, &command).await? else {
                 continue;
             };
             if is_recorded {
@@ -210,9 +232,11 @@ impl RunService {
             }
             match &*handle.ended().await {
                 // Another process drives it, and is told through the store.
-                Err(EngineError::Store(StoreError::Owned { .. })) if wish != RunCommand::Resume => {
+                Err(EngineError::Store(StoreError::Owned { .. }))
+                    if command != RunCommand::Resume =>
+                {
                     let engine = self.full_catalog().engine;
-                    if engine.send_command(&handle.run_id, &wish).await? {
+                    if engine.send_command(&handle.run_id, &command).await? {
                         recorded.send_replace(true);
                         return engine.follow(&handle.run_id).await;
                     }
@@ -234,26 +258,26 @@ impl RunService {
         self: &Arc<RunService>,
         who: &Principal,
         run_id: &str,
-        wish: &RunCommand,
+        command: &RunCommand,
     ) -> Result<Option<(Arc<RunHandle>, bool)>, EngineError> {
         let Some(handle) = self.handle(who, run_id) else {
             let row = self.row(who, run_id).await?;
             // A finished run is opened again only to roll it back.
-            let take_over = match wish {
+            let take_over = match command {
                 RunCommand::RollBack { .. } => TakeOver::Reopen,
                 RunCommand::Resume | RunCommand::Cancel { .. } | RunCommand::Decide { .. } => {
                     TakeOver::IfAbandoned
                 }
             };
-            let handle = self.resume(&row, wish.clone(), take_over, QuestionPolicy::Defer);
+            let handle = self.resume(&row, command.clone(), take_over, QuestionPolicy::Defer);
             let is_recorded = handle.started().await.is_ok();
             return Ok(Some((handle, is_recorded)));
         };
-        let is_recorded = match wish {
+        let is_recorded = match command {
             RunCommand::Cancel { by } => self.cancel_handle(&handle, by.clone()).await,
             RunCommand::Resume => handle.started().await.is_ok(),
-            wish => {
-                if !self.full_catalog().engine.send_command(&handle.run_id, wish).await? {
+            command => {
+                if !self.full_catalog().engine.send_command(&handle.run_id, command).await? {
                     // It ended meanwhile, because it waits for a person.
                     handle.ended().await;
                     return Ok(None);

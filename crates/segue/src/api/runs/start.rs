@@ -22,9 +22,7 @@ use super::registry::Added;
 use crate::api::documents::ResolvedDocument;
 use crate::api::error::{Error, require_for};
 use crate::api::plans::{self, PlanRef};
-use crate::api::requests::{
-    ExecuteComposition, ExecutePlan, ExecutionOptions, MaxConcurrency, Timeout, fingerprint,
-};
+use crate::api::requests::{ExecuteComposition, ExecutePlan, ExecutionOptions, fingerprint};
 use crate::api::threads::calculate;
 use crate::observe::RequestOrigin;
 
@@ -114,13 +112,7 @@ fn run_options(who: &Principal, options: Option<&ExecutionOptions>) -> Result<Op
         let action = "consent beforehand with `options.approved`";
         require_for(who, Right::Approve, action, instead)?;
     }
-    Ok(Options {
-        timeout_ms: options.timeout.as_ref().and_then(Timeout::millis),
-        max_concurrency: options.max_concurrency.map(MaxConcurrency::get),
-        strategy: options.error_strategy.map(Into::into),
-        approved: options.approved,
-        ..Options::default()
-    })
+    Ok(options.into())
 }
 
 /// Runs what a request describes, and waits for it. The same key is the same run.

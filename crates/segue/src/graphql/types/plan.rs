@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
-use segue_core::planner::{PlanOrigin, PlanState, StoredPlan};
-use segue_core::value::Value;
+use segue_core::planner::{PlanOrigin, PlanState, PlannedCall, PlannedCalls, StoredPlan};
 use segue_core::view::{RunStatus, RunView, Timestamp};
 
 use super::run::{Run, RunError, Status, shown};
@@ -50,9 +49,9 @@ pub(in crate::graphql) struct Plan {
     /// The calls.
     tools: Vec<ToolExecution>,
     /// The calls, in order.
-    execution_order: Vec<String>,
+    execution_order: Vec<Arc<str>>,
     /// Why, in the model's words.
-    reasoning: Option<String>,
+    reasoning: Option<Arc<str>>,
     /// Warnings about the model's answer, such as an impossible order.
     warnings: Vec<Arc<str>>,
     /// The stored document.
@@ -120,11 +119,7 @@ impl Plan {
     /// A plan with its current state.
     pub(in crate::graphql) fn of(caller: &CallerContext, record: StoredPlan) -> Plan {
         let record = plans::with_state(&caller.service, &caller.who, record);
-        let document = &record.document;
-        let items = |name: &str| -> Vec<Value> {
-            document.get(name).and_then(Value::as_array).map(|all| all.to_vec()).unwrap_or_default()
-        };
-        let order = items("executionOrder");
+        let PlannedCalls { tools, execution_order, reasoning } = record.calls();
         Plan {
             request_id: (&*record.request_id).into(),
             plan_id: (&*record.plan_id).into(),
@@ -134,11 +129,11 @@ impl Plan {
             created_at: shown(Timestamp(record.created_ms)),
             origin: PlanOriginObject::from(&record.origin),
             run_id: record.run_id.as_deref().map(ID::from),
-            tools: items("tools").iter().map(ToolExecution::from).collect(),
-            execution_order: order.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-            reasoning: document.get("reasoning").and_then(Value::as_str).map(str::to_owned),
+            tools: tools.into_iter().map(ToolExecution::from).collect(),
+            execution_order,
+            reasoning,
             warnings: record.warnings.clone(),
-            document: Json(document.clone()),
+            document: Json(record.document.clone()),
             record,
             dry_run: None,
         }
@@ -165,34 +160,25 @@ impl Plan {
 #[derive(SimpleObject)]
 pub(in crate::graphql) struct ToolExecution {
     /// Its id in other calls.
-    id: String,
+    id: Arc<str>,
     /// The tool.
-    tool_name: String,
+    tool_name: Arc<str>,
     /// Its arguments; `{{tool.field}}` is the output of an earlier call.
     parameters: Json,
     /// The calls that come first.
-    depends_on: Vec<String>,
+    depends_on: Vec<Arc<str>>,
     /// The names of its outputs.
     output_mapping: Json,
 }
 
-impl From<&Value> for ToolExecution {
-    fn from(call: &Value) -> ToolExecution {
-        let text = |name: &str| call.get(name).and_then(Value::as_str).map(str::to_owned);
-        let tool_name = text("name").unwrap_or_default();
-        let depends_on = match call.get("dependsOn") {
-            Some(Value::String(one)) => vec![one.to_string()],
-            Some(Value::Array(all)) => {
-                all.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            }
-            _ => Vec::new(),
-        };
+impl From<PlannedCall> for ToolExecution {
+    fn from(call: PlannedCall) -> ToolExecution {
         ToolExecution {
-            id: text("id").unwrap_or_else(|| tool_name.clone()),
-            tool_name,
-            parameters: Json(call.get("parameters").cloned().unwrap_or_default()),
-            depends_on,
-            output_mapping: Json(call.get("outputMapping").cloned().unwrap_or_default()),
+            id: call.id().clone(),
+            depends_on: call.depends_on().to_vec(),
+            tool_name: call.name,
+            parameters: Json(call.parameters),
+            output_mapping: Json(call.output_mapping),
         }
     }
 }
