@@ -1,26 +1,75 @@
 //! A run's result in the format of its document's dialect.
 //!
-//! Every surface publishes one [`RunView`]; callers that use chains, skills or plans may want their
-//! own format. Each is built from the view, and from the journal where every attempt counts.
+//! Every surface publishes one [`RunView`], and in it the result of a chain, a skill or a plan in the
+//! format of its dialect. [`dialect_result`] makes it from the view, and from the journal where every
+//! attempt counts; no surface makes its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::composition::Dialect;
+use crate::compile::final_state_type;
+use crate::composition::{Composition, Dialect};
 use crate::run::{Entry, Fact, Failure, NodeId, Run};
+use crate::types::{ObjectType, Property, Type};
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
-/// The result of a run in the format of its dialect.
-pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
+/// The result of a run in the format of its dialect; `None` where the run view is that format.
+pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Option<Value> {
     match view.dialect {
-        Dialect::Chain => composite_result(view, history(run, journal)),
-        Dialect::Skill => skill(view),
-        Dialect::Plan => plan(view),
-        Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => {
-            composition(view)
-        }
+        Dialect::Chain => Some(composite_result(view, history(run, journal))),
+        Dialect::Skill => Some(skill(view)),
+        Dialect::Plan => Some(plan(view)),
+        Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => None,
     }
+}
+
+/// Whether the format of a dialect lists every attempt, which only the journal has.
+pub fn needs_journal(dialect: Dialect) -> bool {
+    dialect == Dialect::Chain
+}
+
+/// The result of a view in the format of its dialect.
+pub fn result_of(view: &RunView) -> Value {
+    view.dialect_result.clone().unwrap_or_else(|| composition_result(view))
+}
+
+/// JSON Schema of the result of a chain, as [`composite_result`] makes it.
+pub fn chain_schema(composition: &Composition) -> Value {
+    let state = final_state_type(composition);
+    let own = |members: &[(&'static str, Type)], more: &Type| {
+        let members = members.iter().map(|(name, ty)| (Arc::from(*name), ty.clone()));
+        let mut object = ObjectType::default();
+        if let Type::Object(others) = more {
+            object.properties.clone_from(&others.properties);
+        }
+        let member = |(name, ty)| (name, Property { ty, required: true });
+        object.properties.extend(members.map(member));
+        Type::Object(Arc::new(object))
+    };
+    let list = || Type::array(Type::any_object());
+    let from_start =
+        [("chain_id", Type::String), ("chain_name", Type::String), ("started_at", Type::String)];
+    let data = [
+        ("success", Type::Bool),
+        ("chain_id", Type::String),
+        ("chain_name", Type::String),
+        ("steps_executed", Type::Integer),
+        ("steps_succeeded", Type::Integer),
+        ("steps_failed", Type::Integer),
+        ("results", list()),
+        ("execution_history", list()),
+        ("final_state", own(&from_start, &state)),
+        ("completed_at", Type::union([Type::String, Type::Null])),
+    ];
+    let whole = [
+        ("tool", Type::String),
+        ("status", Type::String),
+        ("chain_id", Type::String),
+        ("steps_executed", Type::Integer),
+        ("data", own(&data, &state)),
+    ];
+    own(&whole, &Type::Any).to_schema()
 }
 
 /// The history: each attempt of each step with its outcome, in order.
@@ -168,7 +217,7 @@ pub fn plan_state(status: RunStatus) -> &'static str {
 }
 
 /// The result of a composition.
-fn composition(view: &RunView) -> Value {
+pub fn composition_result(view: &RunView) -> Value {
     let errors: Vec<Value> = view.errors.iter().map(typed_error).collect();
     let errors = (!errors.is_empty()).then(|| ("errors", Value::from(errors)));
     let members = [
