@@ -34,6 +34,8 @@ pub struct ToolResult {
     /// The result in the format of the document's dialect, unless it is too large: of a chain, a skill
     /// or a plan, and of every run that failed.
     pub dialect_result: Option<Value>,
+    /// The errors of a run that failed.
+    pub errors: Vec<ErrorView>,
 }
 
 /// Which part of a run is the result.
@@ -109,6 +111,7 @@ impl ToolResult {
             run_id: None,
             content: Vec::new(),
             dialect_result: None,
+            errors: Vec::new(),
         }
     }
 
@@ -154,6 +157,7 @@ impl ToolResult {
             run_id: view.started_at.is_some().then(|| view.run_id.clone()),
             content,
             dialect_result: dialect_result(view, bytes_max),
+            errors: if view.success { Vec::new() } else { view.errors.clone() },
             ..result
         }
     }
