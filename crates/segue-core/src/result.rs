@@ -10,7 +10,6 @@ use std::sync::Arc;
 use crate::compile::final_state_type;
 use crate::composition::{Composition, Dialect};
 use crate::run::{Entry, Fact, Failure, NodeId, Run};
-use crate::types::{ObjectType, Property, Type};
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
@@ -36,40 +35,55 @@ pub fn result_of(view: &RunView) -> Value {
 
 /// JSON Schema of the result of a chain, as [`composite_result`] makes it.
 pub fn chain_schema(composition: &Composition) -> Value {
-    let state = final_state_type(composition);
-    let own = |members: &[(&'static str, Type)], more: &Type| {
-        let members = members.iter().map(|(name, ty)| (Arc::from(*name), ty.clone()));
-        let mut object = ObjectType::default();
-        if let Type::Object(others) = more {
-            object.properties.clone_from(&others.properties);
-        }
-        let member = |(name, ty)| (name, Property { ty, required: true });
-        object.properties.extend(members.map(member));
-        Type::Object(Arc::new(object))
-    };
-    let list = || Type::array(Type::any_object());
+    let state = final_state_type(composition).to_schema();
+    let ty = |name: &str| Value::object([("type", Value::from(name))]);
+    let list = || Value::object([("type", Value::from("array")), ("items", ty("object"))]);
     let from_start =
-        [("chain_id", Type::String), ("chain_name", Type::String), ("started_at", Type::String)];
-    let data = [
-        ("success", Type::Bool),
-        ("chain_id", Type::String),
-        ("chain_name", Type::String),
-        ("steps_executed", Type::Integer),
-        ("steps_succeeded", Type::Integer),
-        ("steps_failed", Type::Integer),
+        ["chain_id", "chain_name", "started_at"].map(|name| (name, ty("string"))).to_vec();
+    let data = vec![
+        ("success", ty("boolean")),
+        ("chain_id", ty("string")),
+        ("chain_name", ty("string")),
+        ("steps_executed", ty("integer")),
+        ("steps_succeeded", ty("integer")),
+        ("steps_failed", ty("integer")),
         ("results", list()),
         ("execution_history", list()),
-        ("final_state", own(&from_start, &state)),
-        ("completed_at", Type::union([Type::String, Type::Null])),
+        ("final_state", object_schema(from_start, &state)),
+        (
+            "completed_at",
+            Value::object([("type", Value::from(["string", "null"].map(Value::from).to_vec()))]),
+        ),
     ];
-    let whole = [
-        ("tool", Type::String),
-        ("status", Type::String),
-        ("chain_id", Type::String),
-        ("steps_executed", Type::Integer),
-        ("data", own(&data, &state)),
+    let whole = vec![
+        ("tool", ty("string")),
+        (
+            "status",
+            Value::object([(
+                "enum",
+                Value::from(["success", "failure"].map(Value::from).to_vec()),
+            )]),
+        ),
+        ("chain_id", ty("string")),
+        ("steps_executed", ty("integer")),
+        ("data", object_schema(data, &state)),
     ];
-    own(&whole, &Type::Any).to_schema()
+    object_schema(whole, &Value::Null)
+}
+
+/// JSON Schema of an object with these members, and those of another schema, which may be absent.
+fn object_schema(members: Vec<(&'static str, Value)>, others: &Value) -> Value {
+    let required = members.iter().map(|(name, _)| Value::from(*name)).collect::<Vec<_>>();
+    let others = others.get("properties").and_then(Value::as_object);
+    let mut properties = others.map(|others| (**others).clone()).unwrap_or_default();
+    properties.extend(members.into_iter().map(|(name, schema)| (Arc::from(name), schema)));
+    Value::object([
+        ("type", Value::from("object")),
+        ("properties", properties.into()),
+        ("required", required.into()),
+        // The counts of retries have names of their own.
+        ("additionalProperties", Value::Bool(true)),
+    ])
 }
 
 /// The history: each attempt of each step with its outcome, in order.
