@@ -51,6 +51,7 @@ gen:
     cargo run --quiet -- schema --openapi > schema/openapi.json
     cargo run --quiet -- schema --graphql > schema/segue.graphql
     SEGUE_WRITE_COVERAGE=1 cargo test --quiet --package segue --test it coverage::
+    SEGUE_WRITE_SURFACES=1 cargo test --quiet --package segue --test it parity::
     cargo run --quiet -- schema --test > schema/test.schema.json
     cargo run --quiet -- schema --test --draft 07 > schema/test.draft-07.schema.json
 

@@ -115,6 +115,8 @@ pub fn dry_run_view(mut view: RunView, plan: &Plan) -> RunView {
     let worked = |step: &&StepView| called(step) && step.status == StepStatus::Success;
     view.steps_succeeded = view.steps.iter().filter(worked).count();
     view.plan_hash = Some(plan.hash().clone());
+    // Samples are no result.
+    view.dialect_result = None;
     view
 }
 

@@ -1,26 +1,89 @@
 //! A run's result in the format of its document's dialect.
 //!
-//! Every surface publishes one [`RunView`]; callers that use chains, skills or plans may want their
-//! own format. Each is built from the view, and from the journal where every attempt counts.
+//! Every surface publishes one [`RunView`], and in it the result of a chain, a skill or a plan in the
+//! format of its dialect. [`dialect_result`] makes it from the view, and from the journal where every
+//! attempt counts; no surface makes its own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::composition::Dialect;
+use crate::compile::final_state_type;
+use crate::composition::{Composition, Dialect};
 use crate::run::{Entry, Fact, Failure, NodeId, Run};
 use crate::value::{Map, Value};
 use crate::view::{ErrorView, RunStatus, RunView, StepStatus, StepView, rfc3339};
 
-/// The result of a run in the format of its dialect.
-pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Value {
+/// The result of a run in the format of its dialect; `None` where the run view is that format.
+pub fn dialect_result(view: &RunView, run: &Run, journal: &[Entry]) -> Option<Value> {
     match view.dialect {
-        Dialect::Chain => composite_result(view, history(run, journal)),
-        Dialect::Skill => skill(view),
-        Dialect::Plan => plan(view),
-        Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => {
-            composition(view)
-        }
+        Dialect::Chain => Some(composite_result(view, history(run, journal))),
+        Dialect::Skill => Some(skill(view)),
+        Dialect::Plan => Some(plan(view)),
+        Dialect::Composition | Dialect::Composed | Dialect::ToolHive | Dialect::Arazzo => None,
     }
+}
+
+/// Whether the format of a dialect lists every attempt, which only the journal has.
+pub fn needs_journal(dialect: Dialect) -> bool {
+    dialect == Dialect::Chain
+}
+
+/// The result of a view in the format of its dialect.
+pub fn result_of(view: &RunView) -> Value {
+    view.dialect_result.clone().unwrap_or_else(|| composition_result(view))
+}
+
+/// JSON Schema of the result of a chain, as [`composite_result`] makes it.
+pub fn chain_schema(composition: &Composition) -> Value {
+    let state = final_state_type(composition).to_schema();
+    let ty = |name: &str| Value::object([("type", Value::from(name))]);
+    let list = || Value::object([("type", Value::from("array")), ("items", ty("object"))]);
+    let from_start =
+        ["chain_id", "chain_name", "started_at"].map(|name| (name, ty("string"))).to_vec();
+    let data = vec![
+        ("success", ty("boolean")),
+        ("chain_id", ty("string")),
+        ("chain_name", ty("string")),
+        ("steps_executed", ty("integer")),
+        ("steps_succeeded", ty("integer")),
+        ("steps_failed", ty("integer")),
+        ("results", list()),
+        ("execution_history", list()),
+        ("final_state", object_schema(from_start, &state)),
+        (
+            "completed_at",
+            Value::object([("type", Value::from(["string", "null"].map(Value::from).to_vec()))]),
+        ),
+    ];
+    let whole = vec![
+        ("tool", ty("string")),
+        (
+            "status",
+            Value::object([(
+                "enum",
+                Value::from(["success", "failure"].map(Value::from).to_vec()),
+            )]),
+        ),
+        ("chain_id", ty("string")),
+        ("steps_executed", ty("integer")),
+        ("data", object_schema(data, &state)),
+    ];
+    object_schema(whole, &Value::Null)
+}
+
+/// JSON Schema of an object with these members, and those of another schema, which may be absent.
+fn object_schema(members: Vec<(&'static str, Value)>, others: &Value) -> Value {
+    let required = members.iter().map(|(name, _)| Value::from(*name)).collect::<Vec<_>>();
+    let others = others.get("properties").and_then(Value::as_object);
+    let mut properties = others.map(|others| (**others).clone()).unwrap_or_default();
+    properties.extend(members.into_iter().map(|(name, schema)| (Arc::from(name), schema)));
+    Value::object([
+        ("type", Value::from("object")),
+        ("properties", properties.into()),
+        ("required", required.into()),
+        // The counts of retries have names of their own.
+        ("additionalProperties", Value::Bool(true)),
+    ])
 }
 
 /// The history: each attempt of each step with its outcome, in order.
@@ -168,7 +231,7 @@ pub fn plan_state(status: RunStatus) -> &'static str {
 }
 
 /// The result of a composition.
-fn composition(view: &RunView) -> Value {
+pub fn composition_result(view: &RunView) -> Value {
     let errors: Vec<Value> = view.errors.iter().map(typed_error).collect();
     let errors = (!errors.is_empty()).then(|| ("errors", Value::from(errors)));
     let members = [

@@ -197,6 +197,10 @@ pub struct RunView {
     pub duration_ms: u64,
     /// The hash of the plan.
     pub plan_hash: Option<Arc<str>>,
+    /// The result in the format of the document's dialect: of a chain, a skill or a plan that
+    /// started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect_result: Option<Value>,
 }
 
 /// One step of a run.

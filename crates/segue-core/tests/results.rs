@@ -21,8 +21,9 @@ use support::world::{World, simulate};
 use support::{catalog, composition_of, corpus, with_compositions};
 
 fn result_of(name: &str) -> Value {
-    let (view, run, journal) = run_of(name);
-    result::dialect_result(&view, &run, &journal)
+    let (mut view, run, journal) = run_of(name);
+    view.dialect_result = result::dialect_result(&view, &run, &journal);
+    result::result_of(&view)
 }
 
 fn run_of(name: &str) -> (RunView, Run, Vec<Entry>) {

@@ -58,6 +58,7 @@ pub use planning::{
     ClaimedPlan, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, is_request_id,
     source_of,
 };
+use stored_runs::view_of;
 pub use stored_runs::{LoadedRun, Recovered, ResumeRequest};
 pub use unavailable_tools::UnavailableTools;
 use waiting_runs::WaitingRuns;
@@ -533,7 +534,6 @@ impl Engine {
         for given in [&started.input, &started.context] {
             run.redact_texts(inner.secrets.found_in(given));
         }
-        let begun = std::time::Instant::now();
         let drive = DriverContext {
             plan: request.plan,
             registry,
@@ -556,8 +556,7 @@ impl Engine {
         if let Err(error) = driven {
             return Err(stop_error(store, run_id, error).await);
         }
-        let mut view = run.view();
-        view.duration = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let view = view_of(store, &run).await;
         inner.waiting_runs.insert(run);
         Ok(view)
     }

@@ -25,6 +25,7 @@ use crate::types::Type;
 use dialect::ReadDocument;
 
 pub use convert::{ConvertedText, convert};
+pub(crate) use resolve::given_names;
 pub(crate) use typing::Typing;
 
 /// The result of a compilation.
@@ -120,6 +121,11 @@ fn template_of(source: &Source, limits: &Limits) -> Result<CompositionTemplate, 
 /// The inferred type of a composition's result.
 pub fn output_type(composition: &Composition) -> Type {
     Typing::new(composition).output()
+}
+
+/// The inferred type of a chain's state after its end.
+pub(crate) fn final_state_type(composition: &Composition) -> Type {
+    Typing::new(composition).final_state()
 }
 
 fn finish(

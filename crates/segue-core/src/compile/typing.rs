@@ -10,7 +10,7 @@ use crate::composition::{
 };
 use crate::expr::{ExprRoot, StepIndex, Template, TypeScope};
 use crate::inferred_schema::InferredSchema;
-use crate::types::{FieldLookup, Type};
+use crate::types::{FieldLookup, ObjectType, OtherProperties, Property, Type};
 
 /// The types of one composition.
 pub(crate) struct Typing<'a> {
@@ -161,12 +161,35 @@ impl<'a> Typing<'a> {
     pub(crate) fn output(&self) -> Type {
         match &self.composition.output {
             Some(output) => self.of(output),
-            None if self.composition.body.flow == Flow::Program => Type::Any,
-            None => Type::record(self.composition.body.steps.iter().map(|step| {
-                let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
-                (name.clone(), self.value(step.index))
-            })),
+            None if self.composition.body.flow == Flow::Program => {
+                optional(self.step_values().chain(self.names()))
+            }
+            None => Type::record(self.step_values()),
         }
+    }
+
+    /// The type of a chain's state after its end: the parameters, and the names that steps set.
+    pub(crate) fn final_state(&self) -> Type {
+        let input = self.input();
+        let parameters = match &input {
+            Type::Object(object) => object.properties.keys().cloned().collect(),
+            _ => Vec::new(),
+        };
+        let parameters = parameters.into_iter().map(|name| (name.clone(), self.in_state(&name)));
+        optional(parameters.chain(self.names()))
+    }
+
+    /// Every output key with the type of its step's value.
+    fn step_values(&self) -> impl Iterator<Item = (Arc<str>, Type)> {
+        self.composition.body.steps.iter().map(|step| {
+            let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+            (name.clone(), self.value(step.index))
+        })
+    }
+
+    /// The names that the steps of a chain set.
+    fn names(&self) -> impl Iterator<Item = (Arc<str>, Type)> {
+        self.state.keys().map(|name| (name.clone(), self.in_state(name)))
     }
 
     /// The type of a name that a step defines. Cached, because names often refer to other names.
@@ -231,6 +254,13 @@ impl<'a> Typing<'a> {
             None => Type::Any,
         }
     }
+}
+
+/// An object of at most these members: a chain may jump over the step that sets one.
+fn optional(members: impl IntoIterator<Item = (Arc<str>, Type)>) -> Type {
+    let optional = |(name, ty)| (name, Property { ty, required: false });
+    let properties = members.into_iter().map(optional).collect();
+    Type::Object(Arc::new(ObjectType { properties, rest: OtherProperties::Closed }))
 }
 
 /// The observed schema of a tool without a declared one, if there are enough samples.

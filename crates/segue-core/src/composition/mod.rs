@@ -161,6 +161,8 @@ pub struct Composition {
     pub input: Option<Arc<Schema>>,
     /// Keys that the caller's context must have.
     pub requires_context: Vec<Arc<str>>,
+    /// Capabilities that an MCP client must declare.
+    pub requires_capabilities: Vec<Arc<str>>,
     /// One confirmation for the whole run.
     pub atomic: bool,
     /// Patterns of files that a run may overwrite without asking, if its author has that right.

@@ -31,6 +31,8 @@ pub struct ClientSubject {
     pub output: Arc<Schema>,
     /// Whether the answer holds the result in `result`, because it may not be an object.
     pub is_wrapped: bool,
+    /// Whether the result is the one in the format of the dialect, in the metadata of the answer.
+    pub is_dialect_result: bool,
 }
 
 /// A target language.

@@ -59,6 +59,7 @@ pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, 
         ("TYPES", types.trim_end()),
         ("EXAMPLE", &example),
         ("IS_WRAPPED", boolean(subject.is_wrapped)),
+        ("IS_DIALECT_RESULT", boolean(subject.is_dialect_result)),
         ("MAY_REFER", boolean(reference)),
     ];
     vec![
@@ -116,7 +117,7 @@ fn declared(definition: &TypeDefinition, model: &TypeModel) -> String {
         }
         DefinitionKind::Object { fields, others } => (fields, others),
     };
-    let _ = writeln!(text, "class {own}(BaseModel):");
+    let _ = writeln!(text, "class {own}(Model):");
     text.push_str(&docstring(&definition.doc, "    "));
     let extra = if others.is_some() { "allow" } else { "ignore" };
     let _ = writeln!(

@@ -28,6 +28,7 @@ pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, 
     let about = if about.is_empty() { String::new() } else { format!("//!\n{about}") };
     let reference = model.may_refer();
     let example = raw(&pretty(&example(subject)));
+    let boolean = |yes: bool| if yes { "true" } else { "false" };
     let holes = [
         ("COMPOSITION", &*subject.composition),
         ("TOOL", &subject.tool),
@@ -37,8 +38,9 @@ pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, 
         ("ABOUT", &about),
         ("TYPES", types.trim_end()),
         ("EXAMPLE", &example),
-        ("IS_WRAPPED", if subject.is_wrapped { "true" } else { "false" }),
-        ("MAY_REFER", if reference { "true" } else { "false" }),
+        ("IS_WRAPPED", boolean(subject.is_wrapped)),
+        ("IS_DIALECT_RESULT", boolean(subject.is_dialect_result)),
+        ("MAY_REFER", boolean(reference)),
     ];
     vec![
         ("Cargo.toml".to_owned(), filled(MANIFEST, &holes)),

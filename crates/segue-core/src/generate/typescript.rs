@@ -85,6 +85,7 @@ pub(super) fn files(subject: &ClientSubject, model: &TypeModel) -> Vec<(String, 
         ("TYPES", types.trim_end()),
         ("EXAMPLE", &example),
         ("IS_WRAPPED", boolean(subject.is_wrapped)),
+        ("IS_DIALECT_RESULT", boolean(subject.is_dialect_result)),
         ("MAY_REFER", boolean(reference)),
     ];
     vec![

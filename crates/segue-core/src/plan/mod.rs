@@ -463,6 +463,9 @@ impl Plan {
         let keeps = keeps.then(|| ("unresolved", Value::from("keep")));
         let overwrites = &composition.overwrites;
         let overwrites = (!overwrites.is_empty()).then(|| ("overwrites", texts(overwrites)));
+        let capabilities = &composition.requires_capabilities;
+        let capabilities =
+            (!capabilities.is_empty()).then(|| ("requires_capabilities", texts(capabilities)));
         let meaning = [
             ("name", Value::String(composition.name.clone())),
             ("input", composition.input.as_ref().map_or(Value::Null, |s| s.json().clone())),
@@ -487,7 +490,8 @@ impl Plan {
                     .into(),
             ),
         ];
-        Value::object(meaning.into_iter().chain(max_calls).chain(keeps).chain(overwrites))
+        let newer = max_calls.into_iter().chain(keeps).chain(overwrites).chain(capabilities);
+        Value::object(meaning.into_iter().chain(newer))
     }
 }
 

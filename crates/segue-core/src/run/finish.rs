@@ -8,6 +8,7 @@ use super::journal::Fact;
 use super::node::NodeState;
 use super::scope::FrameScope;
 use super::state::RunState;
+use crate::compile::given_names;
 use crate::composition::Flow;
 use crate::diagnostic::Code;
 use crate::expr::Template;
@@ -70,8 +71,9 @@ impl TurnBuilder<'_> {
         }
     }
 
-    /// The result of a composition: its `output`, else every output key with its value. After a
-    /// failure, parts that cannot be evaluated are omitted, instead of a second failure.
+    /// The result of a composition: its `output`, else every output key with its value and, of a
+    /// chain, the names that it set. After a failure, parts that cannot be evaluated are omitted,
+    /// instead of a second failure.
     pub(super) fn result(&self, frame: u32, complete: bool) -> StepResult<Value> {
         let plan = self.state.plan_of(frame);
         if let Some(output) = &plan.composition.output {
@@ -82,7 +84,9 @@ impl TurnBuilder<'_> {
                 Err(error) => Err(evaluation_failure(error)),
             };
         }
-        Ok(results(self.state, frame).into())
+        let mut results = results(self.state, frame);
+        results.extend(names_set(self.state, frame));
+        Ok(results.into())
     }
 }
 
@@ -95,6 +99,21 @@ impl TurnBuilder<'_> {
         });
         known.collect::<Map>().into()
     }
+}
+
+/// The names that the steps of a chain set, with their last values. Other dialects have none.
+fn names_set(state: &RunState, frame: u32) -> Map {
+    let mut set = Map::new();
+    if let Value::Object(names) = &state.activation_of(frame).names {
+        state.plan_of(frame).composition.body.walk(&mut |step| {
+            for name in given_names(step) {
+                if let Some(value) = names.get(&name) {
+                    set.insert(name, value.clone());
+                }
+            }
+        });
+    }
+    set
 }
 
 /// Every output key of an activation with its value; for a program's step, the last visit's.

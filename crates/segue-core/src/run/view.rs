@@ -11,7 +11,7 @@ use super::node::NodeState;
 use super::state::RunState;
 use super::{Question, QuestionId, QuestionKind, RollbackCall};
 use crate::composition::tool::Impact;
-use crate::composition::{StepKind, ToolCall};
+use crate::composition::{Flow, StepKind, ToolCall};
 use crate::id::ToolId;
 use crate::plan::DeclaredCall;
 use crate::value::{Map, Shared, Value};
@@ -70,11 +70,12 @@ pub(super) fn run_view(state: &RunState) -> RunView {
     view
 }
 
-/// Every output key with its value; the default output of a composition.
+/// Every output key with its value; the default output of a graph.
 fn shared_results(state: &RunState) -> Shared<Map> {
-    let has_own_output = state.plan_of(0).composition.output.is_some();
+    let composition = &state.plan_of(0).composition;
+    let is_output = composition.output.is_none() && composition.body.flow == Flow::Graph;
     match &state.output {
-        Value::Object(output) if state.ended_ms > 0 && !has_own_output => output.clone(),
+        Value::Object(output) if state.ended_ms > 0 && is_output => output.clone(),
         _ => results(state, 0).into(),
     }
 }

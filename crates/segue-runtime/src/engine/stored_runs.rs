@@ -7,6 +7,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use segue_core::id::ToolId;
 use segue_core::plan::{PinnedTools, Plan};
+use segue_core::result;
 use segue_core::run::{Entry, Run};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
@@ -73,8 +74,24 @@ impl LoadedRun {
             view.duration_ms = self.row.updated_ms.saturating_sub(self.row.started_ms);
             view.duration = view.duration_ms.saturating_mul(1_000_000);
         }
+        view.dialect_result = result::dialect_result(&view, &self.run, &self.journal);
         view
     }
+}
+
+/// The view of a run that a driver leaves, with the result in the format of its dialect.
+pub(super) async fn view_of(store: &dyn Store, run: &Run) -> RunView {
+    let mut view = run.view();
+    if view.started_at.is_none() {
+        return view;
+    }
+    let journal = match result::needs_journal(view.dialect) {
+        // The run has ended whether or not its journal can be read now.
+        true => store.load(&view.run_id).await.unwrap_or_default(),
+        false => Vec::new(),
+    };
+    view.dialect_result = result::dialect_result(&view, run, &journal);
+    view
 }
 
 /// A run without an owner that was resumed, and its outcome.
@@ -298,7 +315,7 @@ impl Engine {
         };
         match driver::drive(&mut run, first, drive).await {
             Ok(()) => {
-                let view = run.view();
+                let view = view_of(&*self.inner.store, &run).await;
                 self.inner.waiting_runs.insert(run);
                 Ok(view)
             }

@@ -51,6 +51,14 @@ pub struct CompositionResult {
     pub completed_at: Option<Timestamp>,
     /// Milliseconds.
     pub duration_ms: u64,
+    /// The id of the chain.
+    pub chain_id: Arc<str>,
+    /// Names that steps set.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub state: Map,
+    /// The result in the format of the document's dialect: of a chain, a skill or a plan that started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialect_result: Option<Value>,
 }
 
 impl From<RunView> for CompositionResult {
@@ -72,6 +80,9 @@ impl From<RunView> for CompositionResult {
             started_at: view.started_at,
             completed_at: view.completed_at,
             duration_ms: view.duration_ms,
+            chain_id: view.chain_id,
+            state: view.state,
+            dialect_result: view.dialect_result,
         }
     }
 }

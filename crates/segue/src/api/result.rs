@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
+use segue_core::result::result_of;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunStatus, RunView, StepStatus};
 use segue_runtime::engine::EngineError;
@@ -30,6 +31,11 @@ pub struct ToolResult {
     pub run_id: Option<Arc<str>>,
     /// Images, audio and resources in it.
     pub content: Vec<ContentItem>,
+    /// The result in the format of the document's dialect, unless it is too large: of a chain, a skill
+    /// or a plan, and of every run that failed.
+    pub dialect_result: Option<Value>,
+    /// The errors of a run that failed.
+    pub errors: Vec<ErrorView>,
 }
 
 /// Which part of a run is the result.
@@ -86,13 +92,7 @@ impl ToolResult {
         let text = value.to_json();
         match whole {
             Some((run, uri)) if text.len() > bytes_max => ToolResult::too_large(run, &text, uri),
-            _ => ToolResult {
-                value: Some(value),
-                text,
-                link: None,
-                run_id: None,
-                content: Vec::new(),
-            },
+            _ => ToolResult { value: Some(value), ..ToolResult::error(text) },
         }
     }
 
@@ -104,7 +104,15 @@ impl ToolResult {
 
     /// An error.
     pub fn error(text: impl Into<String>) -> ToolResult {
-        ToolResult { value: None, text: text.into(), link: None, run_id: None, content: Vec::new() }
+        ToolResult {
+            value: None,
+            text: text.into(),
+            link: None,
+            run_id: None,
+            content: Vec::new(),
+            dialect_result: None,
+            errors: Vec::new(),
+        }
     }
 
     /// A run that goes on: the client reads its result later.
@@ -148,6 +156,8 @@ impl ToolResult {
         ToolResult {
             run_id: view.started_at.is_some().then(|| view.run_id.clone()),
             content,
+            dialect_result: dialect_result(view, bytes_max),
+            errors: if view.success { Vec::new() } else { view.errors.clone() },
             ..result
         }
     }
@@ -167,7 +177,7 @@ impl ToolResult {
 
     fn plain(value: Value) -> ToolResult {
         let text = value.to_json();
-        ToolResult { value: Some(value), text, link: None, run_id: None, content: Vec::new() }
+        ToolResult { value: Some(value), ..ToolResult::error(text) }
     }
 
     fn too_large(run: &RunView, text: &str, uri: String) -> ToolResult {
@@ -176,6 +186,13 @@ impl ToolResult {
         let value = reference(&run.run_id, run.status, &message, Some((&uri, &preview)));
         ToolResult { link: Some(uri), ..ToolResult::plain(value) }
     }
+}
+
+/// The result in the format of the dialect. The value of a composition that succeeded says the same.
+fn dialect_result(view: &RunView, bytes_max: usize) -> Option<Value> {
+    let is_said = view.success && view.dialect_result.is_none();
+    let result = (!is_said).then(|| result_of(view))?;
+    (result.to_json().len() <= bytes_max).then_some(result)
 }
 
 /// The URI of the result of a run.
@@ -188,14 +205,38 @@ pub fn view_uri(run_id: &str) -> String {
     format!("segue://runs/{run_id}/view")
 }
 
-/// The run of a URI, and whether the URI means all of it or only its result.
-pub fn run_of_uri(uri: &str) -> Option<(&str, bool)> {
-    let (run_id, part) = uri.strip_prefix("segue://runs/")?.split_once('/')?;
-    match part {
-        "output" => Some((run_id, false)),
-        "view" => Some((run_id, true)),
-        _ => None,
+/// A part of a run that a URI names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunPart {
+    /// The composition's result.
+    Output,
+    /// The result in the format of the dialect.
+    Result,
+    /// All of it.
+    View,
+}
+
+impl RunPart {
+    /// The value of this part.
+    pub fn value(self, view: &RunView) -> Value {
+        match self {
+            RunPart::Output => view.output.clone(),
+            RunPart::Result => result_of(view),
+            RunPart::View => run_value(view, true),
+        }
     }
+}
+
+/// The run of a URI, and the part of it that the URI names.
+pub fn run_of_uri(uri: &str) -> Option<(&str, RunPart)> {
+    let (run_id, part) = uri.strip_prefix("segue://runs/")?.split_once('/')?;
+    let part = match part {
+        "output" => RunPart::Output,
+        "result" => RunPart::Result,
+        "view" => RunPart::View,
+        _ => return None,
+    };
+    Some((run_id, part))
 }
 
 fn reference(run_id: &str, status: RunStatus, message: &str, large: Option<(&str, &str)>) -> Value {
@@ -242,7 +283,7 @@ pub fn run_value(view: &RunView, with_steps: bool) -> Value {
     let Ok(whole) = whole.map(|node| node.to_value()) else { return Value::Null };
     let Value::Object(members) = whole else { return whole };
     let keep = |name: &str| match name {
-        "steps" => with_steps,
+        "steps" | "dialect_result" => with_steps,
         "state" | "results" => with_steps || view.output.is_null(),
         other => !HIDDEN_RUN_FIELDS.contains(&other),
     };

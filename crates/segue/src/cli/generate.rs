@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
+use segue_core::composition::Dialect;
 use segue_core::generate::{ClientSubject, Language, generate as write};
+use segue_core::result::chain_schema;
 use segue_core::schema::Schema;
 use serde::Serialize;
 
@@ -145,13 +148,19 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
         return Err(Exit::Usage);
     };
     let tool = segue_core::plan::composition_tool(composition);
+    let is_dialect_result = composition.dialect == Dialect::Chain;
+    let output = match is_dialect_result {
+        true => Some(Arc::new(Schema::new(chain_schema(composition)))),
+        false => tool.output,
+    };
     Ok(ClientSubject {
         composition: composition.name.clone(),
         tool: offer.name.clone(),
         description: composition.description.clone(),
         input: tool.input,
-        output: tool.output.unwrap_or_else(Schema::any),
+        output: output.unwrap_or_else(Schema::any),
         is_wrapped: offer.is_wrapped,
+        is_dialect_result,
     })
 }
 

@@ -379,7 +379,7 @@ impl PreparedRun {
         let recorded = listener.map(|listener| listener.write(&name));
         let exit = match outcome {
             Ok(view) if args.dry_run => show_dry_run(global, &view),
-            Ok(view) if args.dialect_result => show_dialect_result(global, &app, &view),
+            Ok(view) if args.dialect_result => show_dialect_result(global, &view),
             Ok(view) => show(global, &view),
             Err(error) => report_stopped(global, name, error),
         };
@@ -454,19 +454,14 @@ fn merged(earlier: &Value, edited: &Value) -> Value {
 }
 
 /// Prints the result in the format of the document's dialect. A run that did not start has none.
-fn show_dialect_result(global: &Global, app: &App, view: &RunView) -> Exit {
+fn show_dialect_result(global: &Global, view: &RunView) -> Exit {
     if view.started_at.is_none() {
         return show(global, view);
     }
-    match app.runtime().block_on(app.engine.load_run(&view.run_id)) {
-        Ok(stored) => {
-            print_json(global, &result::dialect_result(view, &stored.run, &stored.journal));
-            if !global.is_json() {
-                show_errors(view);
-                show_questions(view);
-            }
-            exit_code(view)
-        }
-        Err(error) => report_error(&engine_error(error)),
+    print_json(global, &result::result_of(view));
+    if !global.is_json() {
+        show_errors(view);
+        show_questions(view);
     }
+    exit_code(view)
 }

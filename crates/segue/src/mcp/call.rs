@@ -105,6 +105,9 @@ impl IncomingCall<'_> {
         state: Option<&str>,
         responses: Option<InputResponses>,
     ) -> CallResult {
+        if let Some(refused) = self.missing_capability(&run.plan) {
+            return refused;
+        }
         let limits = self.service.limits();
         if let Err(errors) = admit(&run.plan, run.input.clone(), &run.context, &limits) {
             let refused = Ok(Engine::refused_view(&run.plan, errors));
@@ -131,6 +134,29 @@ impl IncomingCall<'_> {
             },
             Some(run_id) => self.answered(run_id, &run, &responses).await,
         }
+    }
+
+    /// Refuses a client that lacks a capability which the composition requires. Older revisions of the
+    /// protocol have no error for that, so that their clients read it in the text of the answer.
+    fn missing_capability(&self, plan: &Plan) -> Option<CallResult> {
+        let declared = self.context.client_capabilities().map(serde_json::to_value);
+        let declared = declared.and_then(Result::ok).unwrap_or_default();
+        let required = plan.composition.requires_capabilities.iter();
+        let missing: Vec<&Arc<str>> =
+            required.filter(|name| declared.get(&***name).is_none_or(|it| it.is_null())).collect();
+        if missing.is_empty() {
+            return None;
+        }
+        if !is_modern(self.context) {
+            let names = missing.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>();
+            let names = names.join(", ");
+            let text = format!("`{}` needs a host that declares {names}", plan.composition.name);
+            return Some(Ok(respond(ToolResult::error(text))));
+        }
+        let required = missing.into_iter().map(|name| (name.to_string(), serde_json::json!({})));
+        let required = serde_json::from_value(serde_json::Value::Object(required.collect()));
+        let required = required.unwrap_or_default();
+        Some(Err(ErrorData::missing_required_client_capability(required)))
     }
 
     /// Asks the one question of an atomic composition, before anything is called.

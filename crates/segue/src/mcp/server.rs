@@ -30,7 +30,7 @@ use super::task_results::TaskResults;
 use super::translate;
 use crate::api::content::{self, ContentData};
 use crate::api::error::Error;
-use crate::api::result::{RenderOptions, ResultPart, ToolResult, run_of_uri, run_value};
+use crate::api::result::{RenderOptions, ResultPart, ToolResult, run_of_uri};
 use crate::api::runs::RunService;
 use crate::api::threads::Panicked;
 
@@ -150,9 +150,8 @@ impl Server {
         let contents = match place {
             Some((_, at)) => resource(&view.output, at, &request.uri).ok_or_else(unknown)?,
             None => {
-                let is_all = whole.is_some_and(|(_, is_all)| is_all);
-                let value = if is_all { run_value(&view, true) } else { view.output };
-                ResourceContents::text(value.to_json(), &request.uri)
+                let (_, part) = whole.ok_or_else(unknown)?;
+                ResourceContents::text(part.value(&view).to_json(), &request.uri)
                     .with_mime_type("application/json")
             }
         };
@@ -350,6 +349,7 @@ impl ServerHandler for Server {
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
         let parts = [
             ("output", "The result of a run, as JSON"),
+            ("result", "The result of a run in the format of the document's dialect, as JSON"),
             ("view", "Everything of a run, its steps included, as JSON"),
         ];
         let template = |(part, about): (&str, &str)| {

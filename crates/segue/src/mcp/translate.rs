@@ -33,6 +33,12 @@ use crate::observe::RequestOrigin;
 /// The metadata field with the id of a run.
 pub(super) const RUN_ID: &str = "segue/runId";
 
+/// The metadata field with the result in the format of the document's dialect.
+const RESULT: &str = "segue/result";
+
+/// The metadata field with the errors of a run.
+const ERRORS: &str = "segue/errors";
+
 /// The metadata field with the context of a caller.
 const CONTEXT: &str = "segue/context";
 
@@ -82,9 +88,16 @@ pub(super) fn result(result: ToolResult) -> CallToolResult {
             sent
         }
     };
-    sent.meta = result.run_id.map(|run_id| {
+    let run_id = result.run_id.map(|run_id| (RUN_ID.to_owned(), (*run_id).into()));
+    let own = result.dialect_result.map(|own| (RESULT.to_owned(), mark_numbers(&own)));
+    let errors = serde_json::to_value(&result.errors).ok().filter(|_| !result.errors.is_empty());
+    let errors = errors.map(|errors| (ERRORS.to_owned(), errors));
+    let members: Vec<_> = run_id.into_iter().chain(own).chain(errors).collect();
+    sent.meta = (!members.is_empty()).then(|| {
         let mut meta = MetaObject::new();
-        meta.insert(RUN_ID.to_owned(), (*run_id).into());
+        for (name, value) in members {
+            meta.insert(name, value);
+        }
         meta
     });
     sent

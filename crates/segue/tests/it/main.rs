@@ -24,6 +24,7 @@ mod layers;
 mod login;
 mod mcp;
 mod observe;
+mod parity;
 mod plan;
 mod poison;
 mod promises;

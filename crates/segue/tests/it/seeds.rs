@@ -22,7 +22,7 @@ fn seeds() -> PathBuf {
 }
 
 /// The folders of the examples, by name.
-fn folders() -> Vec<PathBuf> {
+pub(crate) fn folders() -> Vec<PathBuf> {
     let entries = fs::read_dir(seeds()).unwrap().map(|entry| entry.unwrap().path());
     let mut folders: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
     folders.sort();
@@ -36,7 +36,7 @@ fn value_of(file: &Path) -> Json {
 }
 
 /// One example.
-struct Example {
+pub(crate) struct Example {
     folder: PathBuf,
     case: Json,
     /// The parts of the block; one, where it is not split.
@@ -46,7 +46,12 @@ struct Example {
 }
 
 impl Example {
-    fn read(folder: &Path) -> Example {
+    /// The runs of its case.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Json> {
+        self.case["runs"].as_array().into_iter().flatten()
+    }
+
+    pub(crate) fn read(folder: &Path) -> Example {
         let case = value_of(&folder.join("case.yaml"));
         let json = folder.join("block.json");
         let (is_json, file) =
@@ -107,7 +112,7 @@ impl Example {
     }
 
     /// A world with the document and a server that has the tools of this run.
-    fn world(&self, run: &Json) -> (World, &'static str) {
+    pub(crate) fn world(&self, run: &Json) -> (World, &'static str) {
         let part = run["part"].as_u64().map(|part| usize::try_from(part).unwrap());
         let (name, text) = self.document(part);
         let world = World::new();
@@ -241,7 +246,7 @@ fn every_example_of_the_documents_does_what_is_said_of_it() {
     for folder in folders() {
         let example = Example::read(&folder);
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        for (number, run) in example.case["runs"].as_array().unwrap().iter().enumerate() {
+        for (number, run) in example.runs().enumerate() {
             runs += 1;
             for problem in example.compare(run) {
                 let _ = writeln!(wrong, "{name}, run {number}: {problem}");

@@ -4,10 +4,11 @@
 TOOLS is a JSON file: name -> {input, output, answers}. Answers come in order, the last one again and again; `{"fail": words}`
 is an error, and a text `$name` in an answer stands for that argument. Without answers a tool returns what it is given.
 Every call is appended to CALLS. Needs only Python 3."""
-import json, sys
+import json, os, sys
 
 TOOLS = json.load(open(sys.argv[1]))
 COUNTS = {}
+FILE = None
 
 
 def filled(answer, arguments):
@@ -29,6 +30,12 @@ def listed(name, tool):
 def called(name, arguments):
     with open(sys.argv[2], "a") as calls:
         calls.write(json.dumps({name: arguments}) + "\n")
+    # Another file with the tools: the answers begin again.
+    global FILE
+    now = (os.stat(sys.argv[1]).st_ino, os.stat(sys.argv[1]).st_mtime_ns)
+    if FILE not in (None, now):
+        COUNTS.clear()
+    FILE = now
     answers = TOOLS[name].get("answers", [])
     turn = COUNTS[name] = COUNTS.get(name, 0) + 1
     answer = filled(answers[min(turn, len(answers)) - 1], arguments) if answers else arguments

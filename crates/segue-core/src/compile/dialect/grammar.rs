@@ -126,7 +126,7 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "version": Version, "Its version.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "Context that the caller must pass.";
+    "requires": Of(&REQUIRES), "What the caller must pass and support.";
     "atomic": Bool, "One confirmation for the whole run.";
     "overwrites": List(&Text), "Patterns of files below the files root that a run may overwrite without asking; only compositions of the operator have this right.";
     "timeout": Duration, "For the whole run.";
@@ -166,7 +166,7 @@ record!(pub CHAIN "document" "Tools composed into one tool, step by step, with j
     "version": Version, "Its version.";
     "parameters": List(&Of(&PARAMETER)), "Its input; each is a name of the chain's state.";
     "input": Schema, "JSON Schema of its input, instead of `parameters`.";
-    "requires": Of(&REQUIRES), "Context that the caller must pass.";
+    "requires": Of(&REQUIRES), "What the caller must pass and support.";
     "documentation": Of(&DOCUMENTATION), "What people should know before they use it.";
     "implementation": Of(&IMPLEMENTATION), "What it does.";
     "steps": List(&Of(&STEP)), "What it does, with `dialect: chain` in place of `implementation`.";
@@ -211,7 +211,7 @@ record!(pub SKILL "skill" "Tools called one after the other, in the order of the
     "version": Version, "Its version.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "Context that the caller must pass.";
+    "requires": Of(&REQUIRES), "What the caller must pass and support.";
     "atomic": Bool, "One confirmation for the whole run.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
@@ -244,7 +244,7 @@ record!(pub PLAN "plan" "Tools to call, each after those that it depends on." re
     "planId": Text, "The id of the plan: `plan_…`.";
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
-    "requires": Of(&REQUIRES), "Context that the caller must pass.";
+    "requires": Of(&REQUIRES), "What the caller must pass and support.";
     "atomic": Bool, "One confirmation for the whole run.";
     "timeout": Duration, "For the whole run.";
     "timeout_ms": Millis, "For the whole run, in milliseconds.";
@@ -352,8 +352,12 @@ record!(pub PARAMETER "parameter" "One parameter of the input." requires ["name"
     "description": Text, "What it is for.";
 });
 
-record!(pub REQUIRES "requires" "Context that the caller must pass." requires [] {
+/// Capabilities that a client of the Model Context Protocol may declare.
+pub const CLIENT_CAPABILITIES: &[&str] = &["elicitation", "roots", "sampling"];
+
+record!(pub REQUIRES "requires" "Context that the caller must pass, and capabilities of an MCP client." requires [] {
     "context": List(&Text), "Keys that the caller's context must carry.";
+    "capabilities": List(&Words(CLIENT_CAPABILITIES)), "Capabilities that an MCP client must declare to call it.";
 });
 
 record!(pub ERROR_HANDLING "error_handling" "Error handling." requires [] {

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use super::chain;
-use super::grammar::{BACKOFF, COMPOSITION, ERROR_HANDLING, GUARDS, PARAMETER, REQUIRES};
+use super::grammar::{
+    BACKOFF, CLIENT_CAPABILITIES, COMPOSITION, ERROR_HANDLING, GUARDS, PARAMETER, REQUIRES,
+};
 use super::reader::{DialectReader, first_line};
 use super::step::read_steps;
 use crate::composition::{
@@ -60,6 +62,7 @@ pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) 
         node.to_value()
     });
     let (guards, guarded_ms) = read_guards(reader, root);
+    let (requires_context, requires_capabilities) = read_requires(reader, root);
     let own_ms = reader.duration_field(root, "timeout");
     let description = root.get("description").and_then(|n| reader.text(n, "`description`"));
     Composition {
@@ -69,7 +72,8 @@ pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) 
         dialect: reader.dialect,
         template: None,
         input: read_input(reader, root),
-        requires_context: root.get("requires").map_or_else(Vec::new, |n| read_requires(reader, n)),
+        requires_context,
+        requires_capabilities,
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
         overwrites: root.get("overwrites").map_or_else(Vec::new, |node| {
             let patterns = reader.list(node, "`overwrites`").iter();
@@ -167,16 +171,21 @@ fn read_bound(reader: &mut DialectReader<'_>, node: &Node, what: &str) -> Option
     }
 }
 
-fn read_requires(reader: &mut DialectReader<'_>, node: &Node) -> Vec<Arc<str>> {
+/// The keys of the context, and the capabilities of an MCP client, that a composition requires.
+fn read_requires(reader: &mut DialectReader<'_>, root: &Node) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+    let Some(node) = root.get("requires") else { return Default::default() };
     if !reader.check_record(node, &REQUIRES, "`requires`") {
-        return Vec::new();
+        return Default::default();
     }
-    let Some(keys) = node.get("context") else { return Vec::new() };
-    reader
-        .list(keys, "`requires.context`")
-        .iter()
-        .filter_map(|key| reader.text(key, "a key"))
-        .collect()
+    let keys = node.get("context").map_or(&[][..], |keys| reader.list(keys, "`requires.context`"));
+    let keys = keys.iter().filter_map(|key| reader.text(key, "a key")).collect();
+    let what = "`requires.capabilities`";
+    let named = node.get("capabilities").map_or(&[][..], |named| reader.list(named, what));
+    let capability = |word: &Node| {
+        let at = reader.one_of(word, "a capability", CLIENT_CAPABILITIES)?;
+        Some(CLIENT_CAPABILITIES[at].into())
+    };
+    (keys, named.iter().filter_map(capability).collect())
 }
 
 fn read_error_handling(reader: &mut DialectReader<'_>, node: &Node) -> ErrorHandling {

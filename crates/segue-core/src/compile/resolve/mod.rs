@@ -19,7 +19,7 @@ use program::StateUse;
 use symbols::{StepInfo, Symbols, UseRelation};
 use walk::ExprWalk;
 
-pub(super) use symbols::given_names;
+pub(crate) use symbols::given_names;
 
 /// The needs of each step, by body and position.
 type Needs = Vec<Vec<Vec<Need>>>;

@@ -221,7 +221,7 @@ fn crossing(kind: &StepKind) -> Reachability {
 }
 
 /// The names that a step defines for later ones.
-pub(in crate::compile) fn given_names(step: &Step) -> Vec<Arc<str>> {
+pub(crate) fn given_names(step: &Step) -> Vec<Arc<str>> {
     let set = match &step.kind {
         StepKind::Set(names) => names.iter().map(|(name, _)| name.clone()).collect(),
         _ => Vec::new(),

@@ -93,8 +93,11 @@ impl Plan {
             run_id: (&*view.run_id).into(),
             status: view.status.into(),
             success: view.success,
-            results: Json(view.output),
+            results: Json(Value::Object(view.results.clone())),
+            outputs: Json(Value::Object(view.results)),
             errors: view.errors.into_iter().map(RunError::from).collect(),
+            warnings: view.warnings,
+            dialect_result: view.dialect_result.map(Json),
         }))
     }
 
@@ -244,10 +247,17 @@ pub(in crate::graphql) struct ExecutionResults {
     status: Status,
     /// Whether every step succeeded.
     success: bool,
-    /// The output of each tool, by its name.
+    /// The output of each tool that succeeded, by its name; also of a plan that failed.
     results: Json,
+    /// The same, under the name that the plan dialect gives it.
+    outputs: Json,
     /// The errors.
     errors: Vec<RunError>,
+    /// The warnings.
+    warnings: Vec<String>,
+    /// The result in the format of the plan dialect: `state`, and `executionResults` with the calls in
+    /// order.
+    dialect_result: Option<Json>,
 }
 
 /// The summary of a plan.

@@ -75,14 +75,22 @@ pub(in crate::graphql) struct Run {
     request_id: ID,
     /// `plan_…`
     plan_id: ID,
+    /// UUIDv4.
+    chain_id: ID,
     /// The composition's name.
     name: Arc<str>,
+    /// The dialect of the document.
+    dialect: String,
     /// Its status.
     status: Status,
     /// Whether every step succeeded.
     success: bool,
     /// The composition's result.
     output: Json,
+    /// The result in the format of the document's dialect: of a chain, a skill or a plan that started.
+    dialect_result: Option<Json>,
+    /// Names that steps set.
+    state: Json,
     /// Every output key with its value.
     results: Json,
     /// The errors.
@@ -135,10 +143,14 @@ impl From<RunView> for Run {
             run_id: (&*view.run_id).into(),
             request_id: (&*view.request_id).into(),
             plan_id: (&*view.plan_id).into(),
+            chain_id: (&*view.chain_id).into(),
             name: view.name,
+            dialect: word(&view.dialect),
             status: view.status.into(),
             success: view.success,
             output: Json(view.output),
+            dialect_result: view.dialect_result.map(Json),
+            state: Json(view.state.into()),
             results: Json(segue_core::value::Value::Object(view.results)),
             errors: view.errors.into_iter().map(RunError::from).collect(),
             warnings: view.warnings,

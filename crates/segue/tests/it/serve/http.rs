@@ -1,5 +1,6 @@
 //! `segue serve`: authentication over HTTP.
 
+use super::host::{Host, error};
 use super::{DOUBLE, world};
 use crate::served::Served;
 use crate::support::{Json, json};
@@ -109,4 +110,25 @@ fn nonsense_is_answered_over_http() {
     }
     let text = [headers[0], ("Content-Type", "text/plain"), headers[2]];
     assert_eq!(served.ask("POST", "/mcp", &text, one).status, 415);
+}
+
+/// A composition that needs a capability of its client is refused without it: by the error of the protocol,
+/// which is 400 over HTTP, and in words where the protocol has none.
+#[test]
+fn a_client_without_a_required_capability_is_refused() {
+    let needy = "name: double-it\nrequires: { capabilities: [sampling] }\nsteps: [ { id: a, tool: echo } ]\n";
+    let token = "server: { token: open-sesame-open-sesame-open-sesame }\n";
+    let world = world(token, &[("needy", needy)]);
+    let served = Served::start(&world, "memory", &[]);
+    let (mut message, mut headers) = call();
+    headers.push(("Authorization", "Bearer open-sesame-open-sesame-open-sesame"));
+    let (status, answer) = served.call(&headers, &message);
+    assert!(status == 400 && answer.contains("-32021"), "{status} {answer}");
+    assert!(answer.contains(r#""requiredCapabilities":{"sampling":{}}"#), "{answer}");
+    message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"] =
+        json!({ "sampling": {} });
+    assert_eq!(served.call(&headers, &message).0, 200);
+    let mut host = Host::legacy(&world, &json!({}));
+    let told = host.call("double_it", json!({}));
+    assert!(error(&told).contains("needs a host that declares `sampling`"), "{told}");
 }
