@@ -135,6 +135,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         caller: None,
         trace: Some(segue_core::run::TraceContext::of_run("run")),
     };
+    let second = failure.clone();
     let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
     vec![
         Fact::Started(Box::new(started)),
@@ -184,6 +185,8 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::ResumeSent { node },
         Fact::Refused { node: flag.then_some(node), by: by.clone() },
         Fact::CancelAsked { by },
+        Fact::FailureDecided { node, failure: second.clone() },
+        Fact::AttemptRollbackStarted { node, failure: second, steps: vec![node] },
     ]
 }
 
@@ -233,6 +236,8 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::ResumeSent { .. } => 40,
         Fact::Refused { .. } => 41,
         Fact::CancelAsked { .. } => 42,
+        Fact::FailureDecided { .. } => 43,
+        Fact::AttemptRollbackStarted { .. } => 44,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

@@ -136,6 +136,8 @@ fn settled_change(fact: &Fact) -> Option<StepChange> {
         | Fact::RollbackAsked { .. }
         | Fact::RollbackStarted { .. }
         | Fact::TimedOut { .. }
+        | Fact::FailureDecided { .. }
+        | Fact::AttemptRollbackStarted { .. }
         | Fact::Stopped { .. }
         | Fact::Closed { .. }
         | Fact::ReferencesKept { .. }

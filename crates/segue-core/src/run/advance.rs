@@ -101,7 +101,7 @@ impl TurnBuilder<'_> {
         {
             if let Some(node) = self.state.next_ready() {
                 self.start(node);
-            } else if !self.close_next_frame() {
+            } else if !self.close_next_frame() && !self.continue_next_attempt() {
                 break;
             }
         }
@@ -112,6 +112,9 @@ impl TurnBuilder<'_> {
         match self.state.step_state(node).node {
             NodeState::RetryReady { candidate } if self.state.step_state(node).doubt.is_some() => {
                 return self.ask_probe(node, &step, candidate);
+            }
+            NodeState::RetryReady { .. } if !matches!(step.kind, StepKind::Tool(_)) => {
+                return self.start_non_tool_step(node, &step);
             }
             NodeState::Confirmed { candidate } | NodeState::RetryReady { candidate } => {
                 let args = self.state.step_state(node).args.clone();
@@ -397,6 +400,8 @@ impl TurnBuilder<'_> {
             NodeState::Calling { .. } | NodeState::Probing { .. } => self.stop_timed_out(node),
             NodeState::AwaitingConfirmation { .. } => self.approval_timed_out(node, &step),
             NodeState::RollingBack { .. } => self.rollback_timed_out(node),
+            // The rollback of an attempt has the timeouts of its calls.
+            NodeState::Open { .. } if record.attempt_rollback.is_some() => {}
             NodeState::Open { .. } => {
                 let failure = Arc::new(failure);
                 self.record(Fact::TimedOut { node, failure: failure.clone() });

@@ -189,7 +189,9 @@ impl TurnBuilder<'_> {
             failure.code = certain_code(failure.code);
         }
         let repeatable = is_repeatable(step, tool);
-        let may_retry = retry::may_retry(step, &failure, repeatable);
+        // By default, retries inside a composition are not multiplied by retries of its call.
+        let begins_anew = tool.composition.is_some() && step.retry.max.is_some();
+        let may_retry = retry::may_retry(step, &failure, repeatable, begins_anew);
         if may_retry && tries <= budget && !stopped {
             let backoff =
                 step.retry.backoff.as_ref().unwrap_or(&composition.error_handling.backoff);
@@ -232,13 +234,20 @@ impl TurnBuilder<'_> {
             failure.in_doubt |= was_in_doubt;
             failure.acted |= has_acted;
         }
+        if let Some(failure) = self.retry_body(node, &step, failure) {
+            self.fail_finally(node, &step, failure);
+        }
+    }
+
+    /// A step failed, and has no attempt left.
+    pub(super) fn fail_finally(&mut self, node: NodeId, step: &Step, failure: Arc<Failure>) {
         if step.on_failure.action == FailureAction::Continue && !failure.is_final() {
-            match self.default_output(node, &step, &failure) {
+            match self.default_output(node, step, &failure) {
                 Ok(output) => return self.record(Fact::Tolerated { node, failure, output }),
-                Err(second) => return self.fail_for_good(node, &step, &Arc::new(second)),
+                Err(second) => return self.fail_for_good(node, step, &Arc::new(second)),
             }
         }
-        self.fail_for_good(node, &step, &failure);
+        self.fail_for_good(node, step, &failure);
     }
 
     fn default_output(&self, node: NodeId, step: &Step, failure: &Failure) -> StepResult<Value> {
@@ -309,7 +318,7 @@ fn mapped_output(output: &Value, field: &str) -> Option<Value> {
 }
 
 /// The failure of a step after all attempts failed.
-fn exhausted_failure(
+pub(super) fn exhausted_failure(
     failure: &Failure,
     step: &Step,
     tries: u32,

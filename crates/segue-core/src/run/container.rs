@@ -306,7 +306,7 @@ impl TurnBuilder<'_> {
 
     fn open_next_item(&mut self, node: NodeId) {
         let record = self.state.step_state(node);
-        let index = record.frames.len();
+        let index = record.attempt_frames().len();
         let items = record.items.as_ref().expect("a loop that runs has its items");
         let item = LoopItem { value: items[index].clone(), index, length: items.len() };
         self.open_body(node, 0, Some(item));
@@ -354,7 +354,7 @@ impl TurnBuilder<'_> {
         }
     }
 
-    fn settle_with(&mut self, node: NodeId, outcome: Result<Value, Arc<Failure>>) {
+    pub(super) fn settle_with(&mut self, node: NodeId, outcome: Result<Value, Arc<Failure>>) {
         if self.is_ending(node) {
             return self.record(Fact::Cancelled { node, in_doubt: false });
         }
@@ -399,7 +399,7 @@ impl TurnBuilder<'_> {
     }
 
     fn branch_closed(&mut self, node: NodeId, frame: u32, names: &[Arc<str>], wait_for: WaitFor) {
-        let frames = self.state.step_state(node).frames.clone();
+        let frames = self.state.step_state(node).attempt_frames().to_vec();
         let position = frames.iter().position(|other| *other == frame).unwrap_or(0);
         let all_closed = self.all_closed(node);
         let outcome = self.outcome(frame);
@@ -447,6 +447,8 @@ impl TurnBuilder<'_> {
             .collect();
         let message = format!("no branch succeeded: {}", messages.join("; "));
         let mut failure = Failure::permanent(Code::ToolError, message);
+        let outcomes = frames.iter().filter_map(|frame| self.outcome(*frame).err());
+        failure.retryable = outcomes.into_iter().any(|failure| failure.retryable);
         failure.in_doubt = frames.iter().any(|frame| self.state.has_doubt(*frame));
         Arc::new(failure)
     }
@@ -474,12 +476,13 @@ impl TurnBuilder<'_> {
         let record = self.state.step_state(node);
         let stopped = record.has_final_failure
             || (record.has_failed_body && each.on_item_failure == ItemFailure::Stop);
-        let more = record.items.as_ref().is_some_and(|items| record.frames.len() < items.len());
+        let more =
+            record.items.as_ref().is_some_and(|items| record.attempt_frames().len() < items.len());
         if more && !stopped && !self.is_ending(node) {
             return self.open_next_item(node);
         }
         if self.all_closed(node) {
-            let frames = self.state.step_state(node).frames.clone();
+            let frames = self.state.step_state(node).attempt_frames().to_vec();
             let values: Result<Vec<Value>, Arc<Failure>> =
                 frames.iter().map(|frame| self.item_value(*frame, each)).collect();
             self.settle_with(node, values.map(Value::from));
@@ -511,7 +514,7 @@ impl TurnBuilder<'_> {
             Err(failure) => self.fail(node, failure),
             Ok(true) => self.succeed(node, value),
             Ok(false) => {
-                let rounds = self.state.step_state(node).frames.len();
+                let rounds = self.state.step_state(node).attempt_frames().len();
                 if rounds >= repeat.max_iterations as usize {
                     let message = format!("`until` did not hold within {rounds} rounds");
                     return self.fail(node, Failure::permanent(Code::LoopLimit, message));

@@ -45,7 +45,7 @@ pub(super) struct Activation {
     pub(super) rollback: Option<Rollback>,
 }
 
-/// The rollback of a composition.
+/// The rollback of a composition, or of a failed attempt of a step with bodies.
 #[derive(Debug)]
 pub(super) struct Rollback {
     /// The failure that caused the rollback.
@@ -56,6 +56,19 @@ pub(super) struct Rollback {
     pub(super) current: Option<NodeId>,
     /// Steps that are not rolled back, each with the later step that cannot be.
     pub(super) blocked: BTreeMap<NodeId, NodeId>,
+}
+
+impl Rollback {
+    /// A step of this rollback changed; false if it is not the next or current one.
+    pub(super) fn advance(&mut self, node: NodeId, is_over: bool) -> bool {
+        if self.remaining.last() == Some(&node) {
+            self.remaining.pop();
+        } else if self.current != Some(node) {
+            return false;
+        }
+        self.current = (!is_over).then_some(node);
+        true
+    }
 }
 
 impl Activation {
@@ -183,8 +196,12 @@ pub(super) struct StepState {
     /// The handle that finds the current call again.
     pub(super) resume_handle: ResumeHandle,
     pub(super) assigned_names: Option<Shared<Map>>,
-    /// The frames of its bodies.
+    /// The frames of its bodies, of every attempt.
     pub(super) frames: Vec<u32>,
+    /// Where the frames of the current attempt begin, if the step has bodies.
+    pub(super) attempt_from: usize,
+    /// The rollback of its failed attempt, before the next one.
+    pub(super) attempt_rollback: Option<Box<Rollback>>,
     /// The frames of compositions that roll it back.
     pub(super) rollback_frames: Vec<u32>,
     /// When it was settled, in the order of the journal.
@@ -229,6 +246,11 @@ pub(super) struct StepState {
 }
 
 impl StepState {
+    /// The frames of the current attempt of a step with bodies.
+    pub(super) fn attempt_frames(&self) -> &[u32] {
+        &self.frames[self.attempt_from..]
+    }
+
     /// Records a failed attempt that another one follows; side effects of any attempt are
     /// remembered.
     pub(super) fn note_failure(&mut self, failure: &Arc<Failure>) {

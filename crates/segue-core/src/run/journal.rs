@@ -412,6 +412,13 @@ pub enum Fact {
         /// The failure that it ends with.
         failure: Arc<Failure>,
     },
+    /// The failure of a step is decided before its bodies are over.
+    FailureDecided {
+        /// The step.
+        node: NodeId,
+        /// The failure that it ends with.
+        failure: Arc<Failure>,
+    },
     /// Nothing new starts in this frame.
     Stopped {
         /// The frame.
@@ -438,6 +445,15 @@ pub enum Fact {
         /// The frame of the composition that is rolled back.
         frame: u32,
         /// The cause.
+        failure: Arc<Failure>,
+        /// The steps to roll back, in this order.
+        steps: Vec<NodeId>,
+    },
+    /// An attempt of a step with bodies failed, and is rolled back before the next one.
+    AttemptRollbackStarted {
+        /// The step.
+        node: NodeId,
+        /// The failure of the attempt.
         failure: Arc<Failure>,
         /// The steps to roll back, in this order.
         steps: Vec<NodeId>,
@@ -530,6 +546,8 @@ impl Fact {
             | Fact::Skipped { .. }
             | Fact::Cancelled { .. }
             | Fact::TimedOut { .. }
+            | Fact::FailureDecided { .. }
+            | Fact::AttemptRollbackStarted { .. }
             | Fact::Stopped { .. }
             | Fact::Closed { .. }
             | Fact::RollbackAsked { .. }
@@ -591,6 +609,8 @@ impl Fact {
             | Fact::Skipped { node, .. }
             | Fact::Cancelled { node, .. }
             | Fact::TimedOut { node, .. }
+            | Fact::FailureDecided { node, .. }
+            | Fact::AttemptRollbackStarted { node, .. }
             | Fact::RollbackCalled { node, .. }
             | Fact::RollbackEntered { node, .. }
             | Fact::RollbackBackedOff { node, .. }

@@ -11,6 +11,7 @@ mod admit;
 mod advance;
 mod attempt;
 mod attempts;
+mod body_retry;
 mod consent;
 mod container;
 mod expand;

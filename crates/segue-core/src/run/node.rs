@@ -96,6 +96,7 @@ impl NodeState {
                 | N::InDoubt { candidate },
                 F::BackedOff { .. },
             ) => N::Backoff { candidate },
+            (N::Expanding | N::BetweenRounds, F::BackedOff { .. }) => N::Backoff { candidate: 0 },
             (
                 N::Calling { candidate }
                 | N::Open { candidate }
@@ -116,17 +117,20 @@ impl NodeState {
                 F::Doubted { .. },
             ) => N::InDoubt { candidate },
             (node @ (N::Probing { .. } | N::InDoubt { .. }), F::Resolved { .. }) => node,
-            (N::Pending, F::Expanding { .. }) => N::Expanding,
+            (N::Pending | N::RetryReady { .. }, F::Expanding { .. }) => N::Expanding,
             (N::Expanding, F::Expanded { .. }) => N::Open { candidate: 0 },
             (N::Open { .. }, F::Paused { .. }) => N::BetweenRounds,
             (N::BetweenRounds, F::Opened { .. }) => N::Open { candidate: 0 },
             (N::Pending, F::Slept { .. }) => N::Sleeping,
-            (N::Pending, F::Looped { .. } | F::Opened { .. }) => N::Open { candidate: 0 },
+            (N::Pending | N::RetryReady { .. }, F::Looped { .. } | F::Opened { .. }) => {
+                N::Open { candidate: 0 }
+            }
             (N::Open { candidate }, F::Opened { .. }) => N::Open { candidate },
             (
                 N::Pending
                 | N::AwaitingConfirmation { .. }
                 | N::Calling { .. }
+                | N::RetryReady { .. }
                 | N::Probing { .. }
                 | N::InDoubt { .. }
                 | N::Sleeping

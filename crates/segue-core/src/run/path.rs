@@ -132,14 +132,14 @@ impl RunState {
         match &self.step(node).kind {
             StepKind::Parallel { branches, wait_for: WaitFor::Any | WaitFor::FirstSuccess } => {
                 let value = record.node.output().filter(|_| record.node.failure().is_none());
-                let Some(value) = value else { return &record.frames };
+                let Some(value) = value else { return record.attempt_frames() };
                 let winner = value.get("winner").and_then(Value::as_str);
                 let position = branches.iter().position(|branch| Some(&*branch.id) == winner);
-                position.map_or(&[], |position| &record.frames[position..=position])
+                position.map_or(&[], |position| &record.attempt_frames()[position..=position])
             }
             StepKind::Tool(_) if !self.planned(node).nested.contains_key(&record.candidate) => &[],
             StepKind::Tool(_) => record.frames.last().map_or(&[], std::slice::from_ref),
-            _ => &record.frames,
+            _ => record.attempt_frames(),
         }
     }
 }

@@ -319,6 +319,8 @@ impl RunState {
             | Fact::Doubted { failure: why, .. }
             | Fact::Failed { failure: why, .. }
             | Fact::TimedOut { failure: why, .. }
+            | Fact::FailureDecided { failure: why, .. }
+            | Fact::AttemptRollbackStarted { failure: why, .. }
             | Fact::Stopped { failure: why, .. }
             | Fact::RollbackStarted { failure: why, .. }
             | Fact::RollbackBackedOff { failure: why, .. }

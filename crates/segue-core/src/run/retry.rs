@@ -16,10 +16,18 @@ pub(super) fn retry_budget(step: &Step, composition: &Composition, strategy: Str
 
 /// Whether another attempt may help.
 ///
-/// A call in doubt may have done its work; it is repeated only if that is harmless.
-pub(super) fn may_retry(step: &Step, failure: &Failure, is_repeatable: bool) -> bool {
+/// A call in doubt may have done its work; it is repeated only if that is harmless. A step that
+/// `begins_anew` repeats everything inside it, so it also repeats a step inside whose own retries
+/// are exhausted.
+pub(super) fn may_retry(
+    step: &Step,
+    failure: &Failure,
+    is_repeatable: bool,
+    begins_anew: bool,
+) -> bool {
     let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
-    failure.retryable && wanted && (!failure.in_doubt || is_repeatable)
+    let may_help = failure.retryable || begins_anew && failure.code == Code::RetriesExhausted;
+    may_help && wanted && (!failure.in_doubt || is_repeatable)
 }
 
 /// The delay before attempt `next` (2 is the first retry), with full jitter from `entropy`.

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::advance::{StepResult, TurnBuilder, candidate_call, evaluation_failure, tool_spec};
-use super::journal::{Fact, Failure, NodeId};
-use super::node::NodeState;
+use super::frame::Rollback;
+use super::journal::{Entry, Fact, Failure, NodeId};
+use super::node::{IllegalFact, NodeState};
 use super::recover::rollback_requested;
 use super::retry;
 use super::scope::FrameScope;
@@ -26,13 +27,24 @@ use crate::view::RunStatus;
 /// The maximum number of attempts to roll one step back.
 const ROLLBACK_ATTEMPTS_MAX: u32 = 5;
 
+/// Why steps are rolled back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RollbackReason {
+    /// Their composition failed.
+    Failed,
+    /// A person requested it.
+    Requested,
+    /// Their attempt failed, and another one follows.
+    Retry,
+}
+
 impl TurnBuilder<'_> {
     /// Forward execution of a composition has ended: starts its rollback, if it needs one. False if
     /// nothing is to be rolled back.
     pub(super) fn start_rollback(&mut self, frame: u32) -> bool {
         if self.state.activation_of(frame).rollback.is_none() {
             let Some(failure) = self.rollback_cause(frame) else { return false };
-            let steps = self.steps_to_roll_back(frame, false);
+            let steps = self.steps_to_roll_back(&[frame], RollbackReason::Failed);
             self.record(Fact::RollbackStarted { frame, failure, steps });
         }
         loop {
@@ -41,7 +53,8 @@ impl TurnBuilder<'_> {
                 return true;
             }
             let Some(node) = back.remaining.last().copied() else { return false };
-            self.roll_back_step(frame, node);
+            let pivot = back.blocked.get(&node).copied();
+            self.roll_back_step(node, pivot);
         }
     }
 
@@ -60,7 +73,7 @@ impl TurnBuilder<'_> {
             | RunStatus::Denied
             | RunStatus::RollbackFailed => {
                 self.record(Fact::RollbackAsked { by });
-                let steps = self.steps_to_roll_back(0, true);
+                let steps = self.steps_to_roll_back(&[0], RollbackReason::Requested);
                 let cause = self.state.failure.clone().unwrap_or(failure);
                 self.record(Fact::RollbackStarted { frame: 0, failure: cause, steps });
             }
@@ -86,30 +99,33 @@ impl TurnBuilder<'_> {
         failed.or_else(|| self.result(frame, true).err().map(Arc::new))
     }
 
-    /// The steps to roll back of a composition and of inner ones, last settled first.
-    fn steps_to_roll_back(&self, root: u32, by_hand: bool) -> Vec<NodeId> {
-        let frames = 0..to_u32(self.state.frames.len());
-        let inside = frames.filter(|frame| self.state.is_inside(*frame, root));
-        let mut steps: Vec<NodeId> = inside
-            .flat_map(|frame| self.state.nodes_of(frame))
-            .filter(|node| self.needs_rollback(*node, root, by_hand))
-            .collect();
+    /// The steps to roll back in frames and inside them, last settled first.
+    pub(super) fn steps_to_roll_back(&self, roots: &[u32], why: RollbackReason) -> Vec<NodeId> {
+        let mut steps: Vec<NodeId> = Vec::new();
+        for frame in 0..to_u32(self.state.frames.len()) {
+            let Some(root) = roots.iter().find(|root| self.state.is_inside(frame, **root)) else {
+                continue;
+            };
+            let nodes = self.state.nodes_of(frame);
+            steps.extend(nodes.filter(|node| self.needs_rollback(*node, *root, why)));
+        }
         steps.sort_by_key(|node| std::cmp::Reverse(self.state.step_state(*node).settled_seq));
         steps
     }
 
-    fn needs_rollback(&self, node: NodeId, root: u32, by_hand: bool) -> bool {
+    fn needs_rollback(&self, node: NodeId, root: u32, why: RollbackReason) -> bool {
         // Rollback steps are not rolled back themselves, nor are steps of another run.
         let is_reused = self.state.step_state(node).is_reused;
         if self.state.activation_of(node.frame).is_inside_rollback || is_reused {
             return false;
         }
         let state = &self.state.step_state(node).node;
-        let again = by_hand && matches!(state, NodeState::RollbackFailed { .. });
+        let again =
+            why == RollbackReason::Requested && matches!(state, NodeState::RollbackFailed { .. });
         (again || state.has_acted())
             && self.has_side_effects(node)
             && !self.is_inside_rolled_back(node)
-            && (by_hand || !self.contributed_to_result(node, root))
+            && (why != RollbackReason::Failed || !self.contributed_to_result(node, root))
     }
 
     /// Whether there is something to roll back.
@@ -179,12 +195,11 @@ impl TurnBuilder<'_> {
         false
     }
 
-    /// Rolls a step back, or records why it stays.
-    fn roll_back_step(&mut self, frame: u32, node: NodeId) {
+    /// Rolls a step back, or records why it stays: `pivot` is a later step that cannot be.
+    pub(super) fn roll_back_step(&mut self, node: NodeId, pivot: Option<NodeId>) {
         let id = self.state.step(node).id.clone();
-        let back = self.state.activation_of(frame).rollback.as_ref();
-        if let Some(pivot) = back.and_then(|back| back.blocked.get(&node)) {
-            let pivot = self.state.path(*pivot);
+        if let Some(pivot) = pivot {
+            let pivot = self.state.path(pivot);
             let message = format!("`{id}` stays: the later step `{pivot}` cannot be rolled back");
             return self.rollback_failed(node, Failure::permanent(Code::RollbackFailed, message));
         }
@@ -375,6 +390,74 @@ impl TurnBuilder<'_> {
 }
 
 impl RunState {
+    /// The rollback of these steps.
+    fn rollback(&self, cause: &Arc<Failure>, steps: &[NodeId]) -> Rollback {
+        let remaining: Vec<NodeId> = steps.iter().rev().copied().collect();
+        let blocked = self.blocked_rollbacks(&remaining);
+        Rollback { cause: cause.clone(), remaining, current: None, blocked }
+    }
+
+    /// Applies the start of a rollback of a failed attempt.
+    pub(super) fn begin_attempt_rollback(
+        &mut self,
+        node: NodeId,
+        cause: &Arc<Failure>,
+        steps: &[NodeId],
+    ) -> Result<(), IllegalFact> {
+        let record = self.step_state(node);
+        if !matches!(record.node, NodeState::Open { .. }) || record.attempt_rollback.is_some() {
+            return Err(IllegalFact);
+        }
+        let back = self.rollback(cause, steps);
+        self.step_state_mut(node).attempt_rollback = Some(Box::new(back));
+        if !self.attempts_rolling_back.contains(&node) {
+            self.attempts_rolling_back.push(node);
+        }
+        Ok(())
+    }
+
+    /// Applies the start of a composition's rollback.
+    pub(super) fn begin_rollback(&mut self, frame: u32, cause: &Arc<Failure>, steps: &[NodeId]) {
+        let back = self.rollback(cause, steps);
+        let activation = self.frame(frame).activation;
+        self.activations[activation as usize].rollback = Some(back);
+        if !self.rolling_back.contains(&activation) {
+            self.rolling_back.push(activation);
+        }
+        self.closable_frames.insert(frame);
+    }
+
+    /// Applies the transition table to a settled step; no other step depends on that.
+    pub(super) fn advance_rollback(
+        &mut self,
+        node: NodeId,
+        entry: &Entry,
+    ) -> Result<(), IllegalFact> {
+        let record = self.step_state_mut(node);
+        let before = std::mem::take(&mut record.node);
+        let was_busy = before.is_busy();
+        record.node = before.next(&entry.fact)?;
+        let is_busy = record.node.is_busy();
+        let is_over =
+            matches!(record.node, NodeState::RolledBack { .. } | NodeState::RollbackFailed { .. });
+        self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
+        for activation in &self.rolling_back {
+            let activation = &mut self.activations[*activation as usize];
+            if activation.rollback.as_mut().is_some_and(|back| back.advance(node, is_over)) {
+                self.closable_frames.insert(activation.root);
+                return Ok(());
+            }
+        }
+        for owner in &self.attempts_rolling_back {
+            let record = &mut self.frames[owner.frame as usize].nodes[owner.position as usize];
+            if record.attempt_rollback.as_mut().is_some_and(|back| back.advance(node, is_over)) {
+                self.failed_attempts.insert(*owner);
+                return Ok(());
+            }
+        }
+        Err(IllegalFact)
+    }
+
     /// Whether a frame is this one or inside it.
     pub(super) fn is_inside(&self, frame: u32, root: u32) -> bool {
         let mut at = frame;

@@ -49,7 +49,7 @@ impl<'a> FrameScope<'a> {
         let outer = self.frame_of(owner.body)?;
         let node =
             NodeId { frame: outer, position: self.state.frame(outer).node_of(owner.position)? };
-        let frames = &self.state.step_state(node).frames;
+        let frames = self.state.step_state(node).attempt_frames();
         frames.iter().copied().find(|frame| self.state.frame(*frame).body == body)
     }
 

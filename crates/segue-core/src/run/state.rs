@@ -6,12 +6,12 @@ use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use super::consent::RunConsent;
-use super::frame::{Activation, Frame, ReadyStep, Rollback, StepState, Visits};
+use super::frame::{Activation, Frame, ReadyStep, StepState, Visits};
 use super::journal::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
 use super::node::{IllegalFact, NodeState};
 use super::redact::{SecretValues, has_sensitive};
 use super::resume::ResumeHandle;
-use crate::composition::{Flow, Step};
+use crate::composition::{Flow, Step, StepKind};
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::Value;
@@ -44,10 +44,14 @@ pub(super) struct RunState {
     /// Visits of programs.
     pub(super) visits: u64,
     /// Steps that progress by themselves, and steps that wait for a person.
-    busy: u32,
+    pub(super) busy: u32,
     awaiting_person: u32,
     /// Activations that are being rolled back.
-    rolling_back: Vec<u32>,
+    pub(super) rolling_back: Vec<u32>,
+    /// Steps with bodies whose failed attempt is being rolled back.
+    pub(super) attempts_rolling_back: Vec<NodeId>,
+    /// Steps with bodies whose failed attempt may continue: to its rollback, or to the next one.
+    pub(super) failed_attempts: BTreeSet<NodeId>,
     /// Activations that may have a step to start, oldest first, each once. A heap keeps its memory
     /// when it runs empty, which happens after every step.
     pub(super) runnable: BinaryHeap<Reverse<u32>>,
@@ -81,6 +85,8 @@ impl RunState {
             busy: 0,
             awaiting_person: 0,
             rolling_back: Vec::new(),
+            attempts_rolling_back: Vec::new(),
+            failed_attempts: BTreeSet::new(),
             runnable: BinaryHeap::new(),
             blocked_by_concurrency: Vec::new(),
             closable_frames: BTreeSet::new(),
@@ -276,12 +282,16 @@ impl RunState {
             }
             Fact::BackedOff { node, failure, until_ms } => {
                 self.advance(*node, entry)?;
+                let has_bodies = !matches!(self.step(*node).kind, StepKind::Tool(_));
                 let record = self.step_state_mut(*node);
                 // Another call of a probe is no failed attempt of the tool.
                 let is_attempt = record.doubt.is_none();
-                if is_attempt {
+                if has_bodies {
+                    self.forget_attempt(*node, failure);
+                } else if is_attempt {
                     record.note_failure(failure);
                 }
+                let record = self.step_state_mut(*node);
                 record.wake_ms = *until_ms;
                 record.backoff_ms = until_ms.saturating_sub(entry.at_ms);
                 if is_attempt {
@@ -326,7 +336,7 @@ impl RunState {
                 }
                 self.step_state_mut(*node).assigned_names.clone_from(given);
             }
-            Fact::TimedOut { node, failure } => {
+            Fact::TimedOut { node, failure } | Fact::FailureDecided { node, failure } => {
                 if !matches!(self.step_state(*node).node, NodeState::Open { .. }) {
                     return Err(IllegalFact);
                 }
@@ -350,6 +360,9 @@ impl RunState {
             }
             Fact::RollbackStarted { frame, failure, steps } => {
                 self.begin_rollback(*frame, failure, steps);
+            }
+            Fact::AttemptRollbackStarted { node, failure, steps } => {
+                self.begin_attempt_rollback(*node, failure, steps)?;
             }
             Fact::RollbackCalled { node, args } => {
                 self.advance_rollback(*node, entry)?;
@@ -591,10 +604,13 @@ impl RunState {
         let record = &mut frame.nodes[node.position as usize];
         let before = std::mem::take(&mut record.node);
         let was_pending = matches!(before, NodeState::Pending);
+        let is_retried = matches!(before, NodeState::RetryReady { .. });
         let (was_busy, asked) = (before.is_busy(), before.awaits_person());
         record.node = before.next(&entry.fact)?;
         if was_pending {
             record.started_ms = entry.at_ms;
+        }
+        if was_pending || is_retried {
             record.attempt_ms = entry.at_ms;
         }
         match (was_pending, record.node.is_settled()) {
@@ -613,49 +629,13 @@ impl RunState {
         Ok(())
     }
 
-    fn begin_rollback(&mut self, frame: u32, cause: &Arc<Failure>, steps: &[NodeId]) {
-        let left: Vec<NodeId> = steps.iter().rev().copied().collect();
-        let kept = self.blocked_rollbacks(&left);
-        let activation = self.frame(frame).activation;
-        let back = Rollback { cause: cause.clone(), remaining: left, current: None, blocked: kept };
-        self.activations[activation as usize].rollback = Some(back);
-        if !self.rolling_back.contains(&activation) {
-            self.rolling_back.push(activation);
-        }
-        self.closable_frames.insert(frame);
-    }
-
-    /// Applies the transition table to a settled step; no other step depends on that.
-    fn advance_rollback(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
-        let record = self.step_state_mut(node);
-        let before = std::mem::take(&mut record.node);
-        let was_busy = before.is_busy();
-        record.node = before.next(&entry.fact)?;
-        let is_busy = record.node.is_busy();
-        let is_over =
-            matches!(record.node, NodeState::RolledBack { .. } | NodeState::RollbackFailed { .. });
-        self.busy = self.busy + u32::from(is_busy) - u32::from(was_busy);
-        for activation in &self.rolling_back {
-            let activation = &mut self.activations[*activation as usize];
-            let Some(back) = &mut activation.rollback else { continue };
-            if back.remaining.last() == Some(&node) {
-                back.remaining.pop();
-            } else if back.current != Some(node) {
-                continue;
-            }
-            back.current = (!is_over).then_some(node);
-            self.closable_frames.insert(activation.root);
-            return Ok(());
-        }
-        Err(IllegalFact)
-    }
-
     /// A step is settled: its dependants wait for one step less.
     fn settle(&mut self, node: NodeId, entry: &Entry) -> Result<(), IllegalFact> {
         self.advance(node, entry)?;
         let record = self.step_state_mut(node);
         record.ended_ms = entry.at_ms;
         record.settled_seq = entry.seq;
+        record.attempt_rollback = None;
         let frame = &mut self.frames[node.frame as usize];
         frame.unsettled -= 1;
         if frame.unsettled == 0 || frame.stopped.is_some() {
@@ -696,6 +676,13 @@ impl RunState {
             record.has_final_failure |= is_final;
         }
         self.count_open(activation, |open| *open -= 1);
+        let mut around = parent;
+        while let Some(node) = around {
+            if self.step_state(node).ended_by.is_some() {
+                self.failed_attempts.insert(node);
+            }
+            around = self.frame(node.frame).parent;
+        }
         // A composition whose own steps are done waits for the branches that lost a race.
         let mut at = Some(activation);
         while let Some(activation) = at {

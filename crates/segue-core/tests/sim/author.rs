@@ -172,6 +172,11 @@ impl Author {
             18 | 19 => self.choose(depth, &mut fields),
             _ => self.repeat(depth, &mut fields),
         };
+        let has_body =
+            !matches!(&kind, Kind::Leaf(lines) if !lines.iter().any(|l| l.starts_with("expand")));
+        if has_body && self.dice.one_in(3) {
+            self.body_retry(&mut fields);
+        }
         if matches!(&kind, Kind::Leaf(lines) if lines.iter().any(|l| l.starts_with("tool: t:"))) {
             self.known.push(id.clone());
         }
@@ -186,6 +191,22 @@ impl Author {
             5 => fields
                 .push("on_failure: { action: continue, default: \"{{ error.code }}\" }".into()),
             _ => {}
+        }
+    }
+
+    /// A step with bodies is tried again.
+    fn body_retry(&mut self, fields: &mut Vec<String>) {
+        let retries = 1 + self.dice.below(2);
+        let has_own = fields.iter().any(|field| field.starts_with("on_failure"));
+        match self.dice.below(4) {
+            0 => fields.push(format!("retry: {{ max: {retries}, on: [tool-error, timeout] }}")),
+            1 => fields.push(format!("retry_count: {retries}")),
+            _ if has_own => fields.push(format!("retry: {{ max: {retries} }}")),
+            2 => fields.push(format!(
+                "on_failure: {{ action: retry, max_retries: {retries}, \
+                 continue_on_max_retries: true }}"
+            )),
+            _ => fields.push(format!("on_failure: {{ action: retry, max_retries: {retries} }}")),
         }
     }
 

@@ -30,21 +30,22 @@ const TABLE: &[(&str, &str, &str)] = &[
     ("granted", "asking", "granted"),
     ("called", "pending granted giving_up waking", "calling"),
     ("woke", "resting", "waking"),
-    ("rested", "calling open probing doubtful", "resting"),
+    ("rested", "calling open probing doubtful expanding paused", "resting"),
     ("gave_up", "calling open probing doubtful", "giving_up"),
     ("lost", "calling", "waking"),
     ("followed", "calling undoing", "="),
     ("probed", "calling waking probing", "probing"),
     ("doubted", "calling waking probing doubtful", "doubtful"),
     ("resolved", "probing doubtful", "="),
-    ("expanding", "pending", "expanding"),
+    ("expanding", "pending waking", "expanding"),
     ("expanded", "expanding", "open"),
     ("paused", "open", "paused"),
-    ("opened", "pending open paused", "open"),
+    ("opened", "pending open paused waking", "open"),
     ("timed_out", "open", "="),
+    ("failure_decided", "open", "="),
     ("slept", "pending", "sleeping"),
-    ("looped", "pending", "open"),
-    ("succeeded", "pending asking calling probing doubtful sleeping open", "done"),
+    ("looped", "pending waking", "open"),
+    ("succeeded", "pending asking calling waking probing doubtful sleeping open", "done"),
     ("reused", "pending", "done"),
     ("tolerated", "pending UNDER_WAY", "tolerated"),
     ("failed", "pending UNDER_WAY", "failed"),
@@ -86,7 +87,7 @@ const STATES: &[&str] = &[
 ];
 
 /// Random runs that are tried, and places in each.
-const SEEDS: u64 = 220;
+const SEEDS: u64 = 320;
 const PLACES: usize = 4;
 
 /// How often the state right after each kind of fact is tried at least, if random runs have it.
@@ -120,6 +121,7 @@ fn name(fact: &Fact) -> Option<&'static str> {
         Fact::Paused { .. } => "paused",
         Fact::Opened { .. } => "opened",
         Fact::TimedOut { .. } => "timed_out",
+        Fact::FailureDecided { .. } => "failure_decided",
         Fact::Slept { .. } => "slept",
         Fact::Looped { .. } => "looped",
         Fact::Succeeded { .. } => "succeeded",
@@ -154,7 +156,9 @@ impl Standing {
     }
 
     fn add(&mut self, fact: &Fact) {
-        if let Fact::RollbackStarted { steps, .. } = fact {
+        if let Fact::RollbackStarted { steps, .. } | Fact::AttemptRollbackStarted { steps, .. } =
+            fact
+        {
             self.back.push((steps.iter().rev().copied().collect(), None));
         }
         let (Some(node), Some(name)) = (fact.node(), name(fact)) else {
@@ -222,6 +226,7 @@ fn facts(node: NodeId, story: &Story, trace: &Trace) -> Vec<Fact> {
         Fact::Expanded { node, plan: story.plan.clone(), input: args.clone() },
         Fact::Paused { node, until_ms },
         Fact::TimedOut { node, failure: failure.clone() },
+        Fact::FailureDecided { node, failure: failure.clone() },
         Fact::Slept { node, until_ms },
         Fact::Looped { node, items: Shared::default() },
         Fact::Succeeded { node, output: Value::Null, given: None },

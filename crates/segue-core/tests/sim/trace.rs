@@ -28,14 +28,20 @@ pub(crate) struct Frame {
 pub(crate) struct Trace {
     pub(crate) frames: Vec<Frame>,
     children: BTreeMap<NodeId, Vec<u32>>,
+    /// For each retry of a step: how many bodies it had opened, and the entry.
+    retries: BTreeMap<NodeId, Vec<(usize, u64)>>,
     /// The facts about each step, in order.
     facts: BTreeMap<NodeId, Vec<usize>>,
 }
 
 impl Trace {
     pub(crate) fn new(plan: &Arc<Plan>, journal: &[Entry]) -> Trace {
-        let mut trace =
-            Trace { frames: Vec::new(), children: BTreeMap::new(), facts: BTreeMap::new() };
+        let mut trace = Trace {
+            frames: Vec::new(),
+            children: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            facts: BTreeMap::new(),
+        };
         let mut activations = 0;
         for (at, entry) in journal.iter().enumerate() {
             if let Some(node) = node_of(&entry.fact) {
@@ -65,6 +71,10 @@ impl Trace {
                 }
                 Fact::Visited { frame, position } => {
                     trace.frames[*frame as usize].visits.push(*position);
+                }
+                Fact::BackedOff { node, .. } => {
+                    let opened = trace.children(*node).len();
+                    trace.retries.entry(*node).or_default().push((opened, entry.seq));
                 }
                 Fact::Stopped { frame, .. } => {
                     trace.frames[*frame as usize].stopped.get_or_insert(entry.seq);
@@ -100,6 +110,26 @@ impl Trace {
 
     pub(crate) fn children(&self, node: NodeId) -> &[u32] {
         self.children.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// How many bodies a step had opened at each of its retries, and the entry of the retry.
+    pub(crate) fn retries(&self, node: NodeId) -> &[(usize, u64)] {
+        self.retries.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The bodies of the attempt of a step that was under way at an entry.
+    pub(crate) fn attempt_at(&self, node: NodeId, seq: u64) -> &[u32] {
+        let retries = self.retries(node);
+        let before = retries.partition_point(|(_, at)| *at < seq);
+        self.attempt(node, before)
+    }
+
+    /// The bodies of one attempt of a step, counting from zero.
+    pub(crate) fn attempt(&self, node: NodeId, number: usize) -> &[u32] {
+        let (all, retries) = (self.children(node), self.retries(node));
+        let from = number.checked_sub(1).map_or(0, |before| retries[before].0);
+        let to = retries.get(number).map_or(all.len(), |(opened, _)| *opened);
+        &all[from..to]
     }
 
     /// Where the facts about a step stand in the journal.

@@ -448,6 +448,12 @@ fn fact(run: &Run, fact: &Fact) -> String {
             format!("{} cancelled{doubt}", path(node))
         }
         Fact::TimedOut { node, failure } => format!("{} ends: {}", path(node), failure.message),
+        Fact::FailureDecided { node, failure } => {
+            format!("{} will end: {}", path(node), failure.message)
+        }
+        Fact::AttemptRollbackStarted { node, failure, .. } => {
+            format!("{} rolls its attempt back: {}", path(node), failure.message)
+        }
         Fact::Stopped { frame, failure } => format!("body {frame} stops: {}", failure.message),
         Fact::Closed { frame, failed, .. } => {
             format!("body {frame} is over{}", if *failed { ", failed" } else { "" })

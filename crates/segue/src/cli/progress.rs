@@ -139,6 +139,9 @@ fn phase(run: &Run, entry: &Entry) -> Option<String> {
             Some(format!("handles an error: {}", escape_control(&failure.message)))
         }
         Fact::RollbackStarted { .. } => Some("rolls back what was done".to_owned()),
+        Fact::AttemptRollbackStarted { node, .. } => {
+            Some(format!("rolls back the failed attempt of {}", run.path(*node)))
+        }
         Fact::Finished { status, .. } => {
             Some(format!("aggregates results of request {}: {}", run.request_id(), status.as_str()))
         }

@@ -56,6 +56,9 @@ fn read_step(reader: &mut DialectReader<'_>, node: &Node) -> Option<Step> {
         if is_program { chain::read_id(reader, node, index) } else { read_id(reader, node) };
     let kind = read_kind(reader, node, &id)?;
     refuse_misplaced(reader, node, &kind);
+    if let Some(on_failure) = node.get("on_failure") {
+        refuse_useless_retry(reader, on_failure, &kind);
+    }
     let on_failure_retries =
         node.get("on_failure").and_then(|on_failure| read_retry_action(reader, on_failure));
     let mut retry = read_retry(reader, node);
@@ -246,7 +249,7 @@ fn refuse_misplaced(reader: &mut DialectReader<'_>, node: &Node, kind: &StepKind
         "depends_on" => is_program,
         "fallthrough" => !is_program,
         name if TOOL_ONLY.contains(&name) => !matches!(kind, StepKind::Tool(_)),
-        "retry" | "retry_count" => !matches!(kind, StepKind::Tool(_)),
+        "retry" | "retry_count" => useless_retry(kind).is_some(),
         _ => false,
     };
     for member in node.members() {
@@ -269,10 +272,32 @@ fn refuse_misplaced(reader: &mut DialectReader<'_>, node: &Node, kind: &StepKind
                 "steps" => {
                     "steps belong inside `loop`, `repeat`, `choose` or a branch of `parallel`"
                 }
+                "retry" | "retry_count" => useless_retry(kind).unwrap_or_default(),
                 _ => "it belongs to a step with `tool`",
             };
             reader.error_with_help(Code::InvalidField, member.key_span, message, help);
         }
+    }
+}
+
+/// Why a retry of a step without a call and without a body cannot help.
+fn useless_retry(kind: &StepKind) -> Option<&'static str> {
+    match kind {
+        StepKind::Set(_) => Some("`set` calls nothing: an expression that failed fails again"),
+        StepKind::Approve { .. } => Some("an answer is final: Segue does not ask again"),
+        StepKind::Wait { .. } => Some("`wait` calls nothing that could succeed the next time"),
+        _ => None,
+    }
+}
+
+/// Reports `action: retry` where a retry cannot help.
+fn refuse_useless_retry(reader: &mut DialectReader<'_>, on_failure: &Node, kind: &StepKind) {
+    let Some(why) = useless_retry(kind) else { return };
+    let action = on_failure.get("action");
+    if let Some(action) = action.filter(|node| node.as_str().is_some_and(|word| &**word == "retry"))
+    {
+        let message = format!("a `{}` step cannot be retried", kind.keyword());
+        reader.error_with_help(Code::InvalidField, action.span, message, why);
     }
 }
 

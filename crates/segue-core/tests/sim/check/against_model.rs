@@ -53,6 +53,10 @@ fn same_rollbacks(evidence: &Evidence<'_>, about: impl Fn(NodeId) -> bool) -> Fi
                 announced.extend(steps.iter().map(|node| (*node, found.len())));
                 found.push((*frame, Vec::new()));
             }
+            Fact::AttemptRollbackStarted { node, steps, .. } => {
+                announced.extend(steps.iter().map(|node| (*node, found.len())));
+                found.push((evidence.trace.attempt_at(*node, entry.seq)[0], Vec::new()));
+            }
             Fact::RollbackCalled { node, .. } | Fact::RollbackFailed { node, .. }
                 if about(*node) =>
             {

@@ -100,6 +100,9 @@ pub(super) fn s3_reverse_order(evidence: &Evidence<'_>) -> Finding {
 fn scope_of(evidence: &Evidence<'_>, node: NodeId) -> u32 {
     let mut scopes = evidence.journal().iter().filter_map(|entry| match &entry.fact {
         Fact::RollbackStarted { frame, steps, .. } if steps.contains(&node) => Some(*frame),
+        Fact::AttemptRollbackStarted { node: owner, steps, .. } if steps.contains(&node) => {
+            Some(evidence.trace.attempt_at(*owner, entry.seq)[0])
+        }
         _ => None,
     });
     scopes.next_back().unwrap_or(0)
@@ -220,7 +223,11 @@ pub(super) fn s11_one_failure_does_not_stop_the_rest(evidence: &Evidence<'_>) ->
         matches!(fact, Fact::RolledBack { .. } | Fact::RollbackFailed { .. })
     });
     for entry in evidence.journal() {
-        let Fact::RollbackStarted { steps, .. } = &entry.fact else { continue };
+        let (Fact::RollbackStarted { steps, .. } | Fact::AttemptRollbackStarted { steps, .. }) =
+            &entry.fact
+        else {
+            continue;
+        };
         for node in steps {
             demand!(over.contains(node), "`{}` was forgotten", evidence.path(*node));
         }

@@ -115,6 +115,13 @@ pub(super) fn e5_arguments_are_rendered_once(evidence: &Evidence<'_>) -> Finding
 pub(super) fn e6_attempts_are_bounded(evidence: &Evidence<'_>) -> Finding {
     let mut tries: BTreeMap<(NodeId, u16), u32> = BTreeMap::new();
     for entry in evidence.journal() {
+        if let Fact::BackedOff { node, .. } = &entry.fact {
+            let step = evidence.trace.step(*node);
+            let budget = step.retry.max.unwrap_or(0) as usize;
+            let is_call = matches!(step.kind, StepKind::Tool(_));
+            let within = is_call || evidence.trace.retries(*node).len() <= budget;
+            demand!(within, "`{}` begins anew more than {budget} times", evidence.path(*node));
+        }
         // A call that was lost with its engine is no attempt of the tool.
         if let Fact::Lost { node } = &entry.fact {
             let last = tries.iter_mut().rfind(|((of, _), _)| of == node);
@@ -273,6 +280,7 @@ pub(super) fn e11_loops_are_bounded_first(evidence: &Evidence<'_>) -> Finding {
                 demand!(all.len() <= max, "`{}` has {} items", evidence.path(*node), all.len());
                 items.insert(*node, all.len());
             }
+            Fact::BackedOff { node, .. } => drop(rounds.remove(node)),
             Fact::Opened { node, .. } => {
                 let count = rounds.entry(*node).or_default();
                 *count += 1;

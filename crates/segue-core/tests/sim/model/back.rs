@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use segue_core::composition::{ResolvedRollback, StepKind, Strategy, ToolCall};
 use segue_core::diagnostic::Code;
-use segue_core::run::{Answer, CallId, Failure, NodeId};
+use segue_core::run::{Answer, CallId, Fact, Failure, NodeId};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
@@ -99,7 +99,44 @@ impl Model<'_> {
         if !wanted || !fails {
             return false;
         }
-        let steps = self.to_roll_back(root);
+        let steps = self.to_roll_back(&[root], false);
+        let back = self.roll_back_all(steps);
+        self.back.push((root, back));
+        true
+    }
+
+    /// Rolls back the failed attempt of a step with bodies, if its composition rolls back; whether
+    /// nothing is left of it, and where that was over.
+    pub(super) fn roll_back_attempt(&mut self, node: NodeId) -> (bool, Option<u64>) {
+        let handling = &self.trace.frame(node.frame).plan.composition.error_handling;
+        let wanted =
+            handling.rollback_on_failure || self.strategy(node.frame) == Strategy::Rollback;
+        let frames = self.children(node).to_vec();
+        let steps = if wanted { self.to_roll_back(&frames, true) } else { Vec::new() };
+        if steps.is_empty() {
+            return (true, None);
+        }
+        let last = steps.last().copied();
+        let back = self.roll_back_all(steps);
+        self.back.push((frames[0], back));
+        let inside = |node: &NodeId| frames.iter().any(|f| self.trace.is_inside(node.frame, *f));
+        let mut all = self.back.iter().flat_map(|(_, steps)| steps);
+        let is_clean = !all.any(|(node, outcome)| inside(node) && *outcome == Back::Left);
+        (is_clean, last.and_then(|node| self.rolled_back_at(node)))
+    }
+
+    /// Where the rollback of a step was over.
+    fn rolled_back_at(&self, node: NodeId) -> Option<u64> {
+        let facts = self.trace.facts(node).iter().map(|at| &self.story.journal[*at]);
+        facts
+            .filter(|entry| {
+                matches!(entry.fact, Fact::RolledBack { .. } | Fact::RollbackFailed { .. })
+            })
+            .map(|entry| entry.seq)
+            .next()
+    }
+
+    fn roll_back_all(&mut self, steps: Vec<NodeId>) -> Vec<(NodeId, Back)> {
         let pivots: Vec<NodeId> = steps.iter().copied().filter(|n| self.is_pivot(*n)).collect();
         let mut back = Vec::new();
         for node in steps {
@@ -111,21 +148,22 @@ impl Model<'_> {
             let outcome = if kept { Back::Left } else { self.roll_back(node) };
             back.push((node, outcome));
         }
-        self.back.push((root, back));
-        true
+        back
     }
 
     /// Everything below that was done, or may have been, and is to be rolled back; last settled
     /// first.
-    fn to_roll_back(&self, root: u32) -> Vec<NodeId> {
+    fn to_roll_back(&self, roots: &[u32], is_attempt: bool) -> Vec<NodeId> {
         let handled = self.handled();
         let mut nodes: Vec<NodeId> = self
             .trace
             .nodes()
-            .filter(|node| self.trace.is_inside(node.frame, root) && !handled.contains(node))
+            .filter(|node| roots.iter().any(|root| self.trace.is_inside(node.frame, *root)))
+            .filter(|node| !handled.contains(node))
             .filter(|node| self.ends.get(node).is_some_and(|ended| ended.end.left_a_trace()))
             .filter(|node| self.is_traceable(*node))
-            .filter(|node| !self.is_covered(*node) && !self.led_to_a_result(*node, root))
+            .filter(|node| !self.is_covered(*node))
+            .filter(|node| is_attempt || !self.led_to_a_result(*node, roots[0]))
             .collect();
         nodes.sort_by_key(|node| Reverse(self.settled_seq(*node)));
         nodes

@@ -6,7 +6,7 @@ use segue_core::composition::{
     ItemFailure, LoopStep, OnApprovalTimeout, RepeatStep, Step, StepKind, WaitFor,
 };
 use segue_core::diagnostic::Code;
-use segue_core::run::{Failure, NodeId, TimerId};
+use segue_core::run::{Fact, Failure, NodeId, TimerId};
 use segue_core::value::{Map, Value};
 
 use super::scope::Sight;
@@ -59,6 +59,117 @@ impl Model<'_> {
         self.comes_to(node, ended, outcome)
     }
 
+    /// A step that calls nothing itself, with its retries.
+    pub(super) fn with_retries(
+        &mut self,
+        node: NodeId,
+        step: &Arc<Step>,
+        ended: &mut Ended,
+    ) -> End {
+        for number in 0.. {
+            self.attempts.insert(node, number);
+            if number > 0 {
+                ended.attempts = u32::try_from(number).unwrap() + 1;
+                if !self.attempt_happened(node) {
+                    return End::Cancelled { in_doubt: false };
+                }
+            }
+            let end = self.other(node, step, ended);
+            let (End::Failed(failure) | End::Tolerated(_, failure)) = &end else { return end };
+            let failure = failure.clone();
+            let decided = self.decided_at(node);
+            let is_last = number >= step.retry.max.unwrap_or(0) as usize;
+            // The last attempt fails at once, whatever still ends inside it.
+            let known = decided.or_else(|| self.settled_seq(node).filter(|_| is_last));
+            if !self.may_begin_anew(node, step, &failure, known.unwrap_or(u64::MAX)) {
+                return end;
+            }
+            if is_last {
+                // Without a retry, or after a step inside said so, the failure stays as it is.
+                if number == 0 || failure.code == Code::RetriesExhausted {
+                    return end;
+                }
+                let code = Code::RetriesExhausted;
+                return self.failed(node, ended, Failure { code, retryable: false, ..failure });
+            }
+            if decided.is_some() {
+                let over = self.attempt_over(node);
+                if self.trace.stopped_before(node.frame, over) {
+                    return End::Cancelled { in_doubt: false };
+                }
+                if !self.may_begin_anew(node, step, &failure, u64::MAX) {
+                    return end;
+                }
+            }
+            let (is_clean, over) = self.roll_back_attempt(node);
+            if over.is_some_and(|over| self.trace.stopped_before(node.frame, over + 1)) {
+                return End::Cancelled { in_doubt: false };
+            }
+            if !is_clean {
+                return end;
+            }
+            if self.trace.retries(node).len() <= number {
+                self.puzzled(node, "was not tried again");
+                return end;
+            }
+        }
+        unreachable!("attempts are bounded")
+    }
+
+    /// A step with bodies begins anew after failures that a retry may help, if no call inside is
+    /// in doubt.
+    fn may_begin_anew(&self, node: NodeId, step: &Step, failure: &Failure, at: u64) -> bool {
+        let has_bodies = !step.kind.bodies().is_empty() || matches!(step.kind, StepKind::Expand(_));
+        let may_help = failure.retryable || failure.code == Code::RetriesExhausted;
+        let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
+        let in_doubt =
+            failure.in_doubt || self.children(node).iter().any(|frame| self.has_doubt(*frame, at));
+        has_bodies && may_help && wanted && !in_doubt
+    }
+
+    /// Where the failure of the attempt at hand was decided before its bodies were over.
+    fn decided_at(&self, node: NodeId) -> Option<u64> {
+        let number = self.attempts.get(&node).copied().unwrap_or(0);
+        let from = number.checked_sub(1).map_or(0, |before| self.trace.retries(node)[before].1);
+        let to = self.trace.retries(node).get(number).map_or(u64::MAX, |(_, seq)| *seq);
+        let facts = self.trace.facts(node).iter().map(|at| &self.story.journal[*at]);
+        let mut decided = facts.filter(|entry| matches!(entry.fact, Fact::FailureDecided { .. }));
+        decided.find(|entry| (from..to).contains(&entry.seq)).map(|entry| entry.seq)
+    }
+
+    /// Where the last body inside the attempt at hand was over.
+    fn attempt_over(&self, node: NodeId) -> u64 {
+        let roots = self.children(node);
+        let frames = (0..self.trace.frames.len()).map(|frame| u32::try_from(frame).unwrap());
+        let inside = frames.filter(|f| roots.iter().any(|root| self.trace.is_inside(*f, *root)));
+        inside.map(|frame| self.trace.frame(frame).closed.unwrap_or(u64::MAX)).max().unwrap_or(0)
+    }
+
+    /// The number of an attempt in its timers.
+    fn attempt_number(&self, node: NodeId) -> u32 {
+        match self.attempts.get(&node) {
+            None | Some(0) => 0,
+            Some(number) => u32::try_from(*number).unwrap() + 1,
+        }
+    }
+
+    /// Where the attempt at hand began.
+    fn attempt_began(&self, node: NodeId) -> Option<u64> {
+        let number = self.attempts.get(&node).copied().unwrap_or(0);
+        let Some(before) = number.checked_sub(1) else { return self.began(node) };
+        let after = self.trace.retries(node)[before].1;
+        let facts = self.trace.facts(node).iter().map(|at| &self.story.journal[*at]);
+        facts
+            .filter(|entry| entry.seq > after && !matches!(entry.fact, Fact::Woke { .. }))
+            .map(|entry| entry.seq)
+            .next()
+    }
+
+    /// Whether a retry began before everything around it stopped.
+    fn attempt_happened(&self, node: NodeId) -> bool {
+        self.attempt_began(node).is_some_and(|began| !self.trace.stopped_before(node.frame, began))
+    }
+
     /// A step whose bodies are over, or that has none.
     fn comes_to(&self, node: NodeId, ended: &mut Ended, outcome: Result<Value, Failure>) -> End {
         match outcome {
@@ -101,7 +212,7 @@ impl Model<'_> {
             began,
             |word| matches!(word, Word::Fired(TimerId::Step(at)) if *at == node),
         );
-        let late = self.time_up(node, 0);
+        let late = self.time_up(node, self.attempt_number(node));
         let first = woken.into_iter().chain(late).min();
         match first {
             Some(turn) if !self.stopped_before_turn(node.frame, turn) => {
@@ -124,7 +235,7 @@ impl Model<'_> {
         }
         let decided =
             self.told_after(began, |word| matches!(word, Word::Decided(at, ..) if *at == node));
-        let late = self.time_up(node, 0);
+        let late = self.time_up(node, self.attempt_number(node));
         let Some(turn) = decided.into_iter().chain(late).min() else {
             return End::Cancelled { in_doubt: false };
         };
@@ -176,10 +287,10 @@ impl Model<'_> {
         if depth > self.limits.nesting_depth_max {
             return self.failed(node, ended, Failure::permanent(Code::Recursion, "too deep"));
         }
-        let began = self.began(node).unwrap_or(0);
+        let began = self.attempt_began(node).unwrap_or(0);
         let checked =
             self.told_after(began, |word| matches!(word, Word::Expanded(at, _) if *at == node));
-        let late = self.time_up(node, 0);
+        let late = self.time_up(node, self.attempt_number(node));
         let Some(turn) = checked else { return End::Cancelled { in_doubt: false } };
         if self.stopped_before_turn(node.frame, turn) {
             return End::Cancelled { in_doubt: false };
@@ -196,7 +307,7 @@ impl Model<'_> {
         };
         let around = self.trace.frame(node.frame).activation;
         let input = self.activations[&around].input.clone();
-        if let Some(frame) = self.trace.children(node).first() {
+        if let Some(frame) = self.children(node).first() {
             let strategy = plan.composition.error_handling.strategy;
             let activation = self.trace.frame(*frame).activation;
             self.activations.insert(activation, Activation { input, strategy });
@@ -209,7 +320,7 @@ impl Model<'_> {
 
     /// Where the last of a step's bodies was over.
     fn all_closed(&mut self, node: NodeId) -> u64 {
-        let closed = self.trace.children(node).iter().map(|frame| self.trace.frame(*frame).closed);
+        let closed = self.children(node).iter().map(|frame| self.trace.frame(*frame).closed);
         match closed.max().flatten() {
             Some(closed) => closed,
             None => {
@@ -221,7 +332,7 @@ impl Model<'_> {
 
     /// Whether the step's own time was over before its bodies were: then that is how it ends.
     fn was_too_slow(&self, node: NodeId, closed: u64) -> bool {
-        let turn = self.time_up(node, 0);
+        let turn = self.time_up(node, self.attempt_number(node));
         turn.is_some_and(|turn| {
             self.turn_seq(turn) <= closed && !self.stopped_before_turn(node.frame, turn)
         })
@@ -234,7 +345,7 @@ impl Model<'_> {
         ended: &mut Ended,
         value: impl Fn(&Self, &[u32]) -> Result<Value, Failure>,
     ) -> End {
-        let frames = self.trace.children(node).to_vec();
+        let frames = self.children(node).to_vec();
         if frames.is_empty() {
             self.puzzled(node, "opened no body");
             return End::Cancelled { in_doubt: false };
@@ -263,7 +374,7 @@ impl Model<'_> {
         wait_for: WaitFor,
         ended: &mut Ended,
     ) -> End {
-        if self.trace.children(node).len() != names.len() {
+        if self.children(node).len() != names.len() {
             self.puzzled(node, "did not open every branch");
         }
         if wait_for == WaitFor::All {
@@ -275,7 +386,7 @@ impl Model<'_> {
                 Ok(values.into())
             });
         }
-        let frames = self.trace.children(node).to_vec();
+        let frames = self.children(node).to_vec();
         for frame in &frames {
             self.frame(*frame);
         }
@@ -288,8 +399,10 @@ impl Model<'_> {
         }
         order.sort_unstable();
         let slow = order.last().is_some_and(|last| self.was_too_slow(node, last.0));
-        let turn =
-            self.time_up(node, 0).filter(|_| slow).map_or(u64::MAX, |turn| self.turn_seq(turn));
+        let turn = self
+            .time_up(node, self.attempt_number(node))
+            .filter(|_| slow)
+            .map_or(u64::MAX, |turn| self.turn_seq(turn));
         // The time counts only when it was over before a branch decided.
         let deciding = order.iter().find(|(closed, at)| {
             *closed < turn && (wait_for == WaitFor::Any || self.won(frames[*at]))
@@ -306,8 +419,10 @@ impl Model<'_> {
             None if slow => Err(Failure::transient(Code::Timeout, "the branches")),
             None => {
                 let in_doubt = frames.iter().any(|frame| self.has_doubt(*frame, closed));
+                let failed = |frame: &u32| self.outcome(*frame).is_err_and(|f| f.retryable);
                 Err(Failure {
                     in_doubt,
+                    retryable: frames.iter().any(failed),
                     ..Failure::permanent(Code::ToolError, "no branch succeeded")
                 })
             }
@@ -339,7 +454,7 @@ impl Model<'_> {
     }
 
     fn each(&mut self, node: NodeId, each: &LoopStep, items: &[Value], ended: &mut Ended) -> End {
-        let frames = self.trace.children(node).to_vec();
+        let frames = self.children(node).to_vec();
         for (at, frame) in frames.iter().enumerate() {
             let item = self.trace.frame(*frame).item.clone();
             if item.is_none_or(|item| Some(&item.value) != items.get(at) || item.index != at) {
@@ -375,7 +490,7 @@ impl Model<'_> {
     }
 
     fn repeat(&mut self, node: NodeId, repeat: &RepeatStep, ended: &mut Ended) -> End {
-        let frames = self.trace.children(node).to_vec();
+        let frames = self.children(node).to_vec();
         for (round, frame) in frames.iter().enumerate() {
             self.frame(*frame);
             let Some(closed) = self.trace.frame(*frame).closed else {
@@ -407,8 +522,9 @@ impl Model<'_> {
             }
         }
         // Rested after its last round: its time was over, or everything around ended.
-        let slow =
-            self.time_up(node, 0).filter(|turn| !self.stopped_before_turn(node.frame, *turn));
+        let slow = self
+            .time_up(node, self.attempt_number(node))
+            .filter(|turn| !self.stopped_before_turn(node.frame, *turn));
         if slow.is_some() {
             return self.failed(node, ended, Failure::transient(Code::Timeout, "the rounds"));
         }

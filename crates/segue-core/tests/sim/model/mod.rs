@@ -106,6 +106,8 @@ pub(crate) struct Model<'a> {
     limits: Limits,
     activations: BTreeMap<usize, Activation>,
     ends: BTreeMap<NodeId, Ended>,
+    /// The attempt of each step with bodies that is being worked out, or was last.
+    attempts: BTreeMap<NodeId, usize>,
     answers: BTreeMap<CallId, (usize, &'a Answer)>,
     /// Calls that were made on the way forward.
     forward: BTreeSet<CallId>,
@@ -141,6 +143,7 @@ pub(crate) fn interpret(story: &Story, trace: &Trace) -> Verdict {
         limits: Limits::default(),
         activations: BTreeMap::new(),
         ends: BTreeMap::new(),
+        attempts: BTreeMap::new(),
         answers,
         forward,
         probes,
@@ -215,6 +218,14 @@ impl Model<'_> {
         let open = self.trace.frame(frame);
         let steps = u32::try_from(open.plan.bodies[open.body as usize].steps.len()).unwrap();
         (0..steps).map(|position| NodeId { frame, position }).collect()
+    }
+
+    /// The bodies of a step: of the attempt at hand, if it is not a call.
+    fn children(&self, node: NodeId) -> &[u32] {
+        match self.attempts.get(&node) {
+            Some(attempt) => self.trace.attempt(node, *attempt),
+            None => self.trace.children(node),
+        }
     }
 
     /// Where the journal settles a step.
@@ -298,7 +309,7 @@ impl Model<'_> {
             Ok(false) => End::Skipped { by_failure: false },
             Ok(true) => match &step.kind {
                 StepKind::Tool(_) => self.tool(node, &step, &mut ended),
-                _ => self.other(node, &step, &mut ended),
+                _ => self.with_retries(node, &step, &mut ended),
             },
         };
         ended
@@ -471,7 +482,7 @@ impl Model<'_> {
     fn has_tolerated(&self, frame: u32) -> bool {
         self.nodes_of(frame).into_iter().any(|node| {
             let ended = &self.ends[&node].end;
-            let children = self.trace.children(node);
+            let children = self.children(node);
             let below = |inner: &&u32| self.has_tolerated(**inner);
             let inside = match (&self.trace.step(node).kind, ended) {
                 (

@@ -42,7 +42,7 @@ impl<'m, 's> Sight<'m, 's> {
         }
         let plan = &trace.frame(self.frame).plan;
         let owner = self.node(plan.bodies[body as usize].owner?)?;
-        trace.children(owner).iter().copied().find(|inner| trace.frame(*inner).body == body)
+        self.model.children(owner).iter().copied().find(|inner| trace.frame(*inner).body == body)
     }
 
     fn node(&self, step: StepIndex) -> Option<NodeId> {

@@ -371,7 +371,10 @@ impl<'a> Model<'a> {
         let budget = step.retry.max.or(handling.max_retries).unwrap_or(by_strategy);
         let tool = candidate_call(step, candidate).tool.as_ref().unwrap();
         let wanted = step.retry.on.is_empty() || step.retry.on.contains(&failure.code);
-        let mendable = failure.retryable && wanted && (!failure.in_doubt || repeatable(step, tool));
+        // A composition whose call says how often it is tried is tried whatever failed inside.
+        let begins_anew = tool.composition.is_some() && step.retry.max.is_some();
+        let may_help = failure.retryable || begins_anew && failure.code == Code::RetriesExhausted;
+        let mendable = may_help && wanted && (!failure.in_doubt || repeatable(step, tool));
         if mendable && tries <= budget && !stopped {
             return Then::Again(failure);
         }
