@@ -13,6 +13,7 @@ mod doctor;
 mod explain;
 mod export;
 mod generate;
+mod help;
 mod import;
 mod init;
 mod input;
@@ -26,6 +27,7 @@ mod prompt;
 mod record;
 mod run;
 mod run_actions;
+mod run_ids;
 mod run_view;
 mod runs;
 mod schema;
@@ -221,10 +223,11 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    completions::complete();
     let cli = match Cli::try_parse_from(generate::with_folder(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            help::print(&error);
             // Help and version are answers, not mistakes.
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }

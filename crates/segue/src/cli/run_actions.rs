@@ -11,10 +11,10 @@ use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest};
 use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::current_user::current_user;
-use super::prompt::confirmer;
+use super::prompt::{ApproveInAdvance, confirmer};
+use super::run_ids::find;
 use super::run_view::show;
-use super::runs::find;
-use super::{Exit, Global, input, progress};
+use super::{Exit, Global, completions, input, progress};
 use crate::api::questions::{AmbiguousQuestion, data_error, find_question, waiting_text};
 use crate::app::signals::interrupted;
 use crate::app::{App, ServerSelection};
@@ -28,10 +28,10 @@ use crate::print::{print_error, print_status};
 #[command(override_usage = "segue resume [OPTIONS] <RUN>\n       segue resume [OPTIONS] --all")]
 pub(super) struct ResumeArgs {
     /// The run: its id, the start or the end of its id, or `last`
-    #[arg(value_name = "RUN", required_unless_present = "all")]
+    #[arg(value_name = "RUN", required_unless_present = "all", add = completions::runs())]
     run: Option<String>,
     /// Resume every interrupted run
-    #[arg(long, conflicts_with_all = ["run", "assume"])]
+    #[arg(long, conflicts_with_all = ["run", "assume", "yes"])]
     all: bool,
     /// Settle a call in doubt: whether it took effect
     #[arg(long, value_name = "OUTCOME")]
@@ -45,6 +45,9 @@ pub(super) struct ResumeArgs {
     /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
     take_over: bool,
+    /// Approve every call that asks for confirmation, from now on
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Whether a call in doubt took effect.
@@ -63,6 +66,7 @@ enum Assume {
 #[derive(Args, Debug)]
 pub(super) struct CancelArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
     /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
@@ -75,7 +79,11 @@ pub(super) struct CancelArgs {
 #[derive(Args, Debug)]
 pub(super) struct RollbackArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
+    /// Approve every call that asks for confirmation
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Approve or deny the question that a run waits for, and resume it
@@ -84,6 +92,7 @@ pub(super) struct RollbackArgs {
 #[derive(Args, Debug)]
 pub(super) struct ApproveArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
     /// Deny instead of approve
     #[arg(long)]
@@ -94,17 +103,21 @@ pub(super) struct ApproveArgs {
     /// A value that the question asks for: `name=value` or `name:=JSON`
     #[arg(short, value_name = "NAME=VALUE", conflicts_with = "deny")]
     input: Vec<String>,
+    /// Also approve every later call that asks for confirmation
+    #[arg(long, conflicts_with = "deny")]
+    yes: bool,
 }
 
-/// A command to a run, and whose run it may take.
+/// A command to a run, whose run it may take, and whether it approves in advance.
 struct ActOptions {
     command: RunCommand,
     take_over: TakeOver,
+    approves: bool,
 }
 
 impl ActOptions {
     fn new(command: RunCommand) -> ActOptions {
-        ActOptions { command, take_over: TakeOver::IfAbandoned }
+        ActOptions { command, take_over: TakeOver::IfAbandoned, approves: false }
     }
 }
 
@@ -112,7 +125,8 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
     let Some(run) = &args.run else { return resume_all(global) };
     let take_over = take_over_mode(args.take_over);
     act(global, run, |app, stored| {
-        let act = ActOptions { take_over, ..ActOptions::new(RunCommand::Resume) };
+        let act =
+            ActOptions { take_over, approves: args.yes, ..ActOptions::new(RunCommand::Resume) };
         let Some(assume) = args.assume else { return Ok(act) };
         let question = open_question(stored, args.step.as_deref(), true)?;
         let data = match &args.value {
@@ -142,6 +156,7 @@ pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
     act(global, &args.run, |_, _| {
         Ok(ActOptions {
             take_over: TakeOver::Reopen,
+            approves: args.yes,
             ..ActOptions::new(RunCommand::RollBack { by: current_user() })
         })
     })
@@ -172,7 +187,8 @@ pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
             return Err(misfit);
         }
         show_answered(global, stored, &question);
-        Ok(ActOptions::new(answer(&question, !args.deny, data)))
+        let command = answer(&question, !args.deny, data);
+        Ok(ActOptions { approves: args.yes, ..ActOptions::new(command) })
     })
 }
 
@@ -242,7 +258,10 @@ async fn execute(
     observing: &Observers,
 ) -> Exit {
     let progress = progress::for_plan(global, &stored.plan);
-    let confirmer = confirmer(&progress, Defer);
+    let mut confirmer = confirmer(&progress, Defer);
+    if act.approves {
+        confirmer = Box::new(ApproveInAdvance(confirmer));
+    }
     let run_id = &stored.row.run_id;
     let outcome = loop {
         let origin = RequestOrigin::default();
@@ -271,6 +290,12 @@ async fn execute(
         Ok(view) => {
             progress.finish();
             exit_after(&act.command, view.status, show(global, &view))
+        }
+        Err(EngineError::Store(StoreError::Ended { .. }))
+            if act.command == RunCommand::Resume && global.is_json() =>
+        {
+            print_status("the run has ended already; nothing was resumed");
+            show(global, &stored.view())
         }
         Err(error) => {
             print_error(&error.to_string(), help_for(&error).as_deref());

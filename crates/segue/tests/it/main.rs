@@ -6,6 +6,7 @@ mod acknowledged;
 mod aside;
 mod attack;
 mod check;
+mod cli;
 mod coverage;
 mod dialects;
 mod docs;
