@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use segue_runtime::store::Store;
 
-use crate::print::print_status;
+use crate::print::{clear_live_display, print_status};
 
 /// Completes when the process should end: on Ctrl-C, SIGTERM or SIGHUP. A second signal ends the process
 /// at once.
@@ -32,6 +32,7 @@ fn exit_on_second_signal(store: Arc<dyn Store>) {
         signalled(true).await;
         // Without a release the next process counts these runs as crashed.
         let _ = tokio::time::timeout(RELEASE_TIMEOUT, store.release_all()).await;
+        clear_live_display();
         std::process::exit(130);
     });
 }

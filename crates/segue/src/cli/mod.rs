@@ -173,6 +173,7 @@ impl Global {
             toolset: self.toolset.clone(),
             quiet: self.quiet,
             verbose: self.verbose,
+            shows_waits: !self.quiet && !self.is_json(),
         }
     }
 

@@ -286,11 +286,9 @@ async fn execute(
             Err(error) => break Err(error),
         }
     };
+    progress.finish();
     match outcome {
-        Ok(view) => {
-            progress.finish();
-            exit_after(&act.command, view.status, show(global, &view))
-        }
+        Ok(view) => exit_after(&act.command, view.status, show(global, &view)),
         Err(EngineError::Store(StoreError::Ended { .. }))
             if act.command == RunCommand::Resume && global.is_json() =>
         {

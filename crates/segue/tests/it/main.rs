@@ -38,6 +38,7 @@ mod served;
 mod support;
 mod telltale;
 mod templates;
+mod terminal;
 mod testing;
 mod tidy;
 mod tools;
