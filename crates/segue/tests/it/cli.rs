@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 
-use crate::support::{Done, SEGUE, World, json};
+use crate::support::{Done, Json, SEGUE, World, json};
 
 const NOTE: &str = "
 name: note
@@ -196,4 +196,96 @@ fn a_server_takes_host_and_port() {
     assert!(refused.stderr.contains("cannot be used with"), "{refused:?}");
     let refused = world.segue(&["serve", "--host", "nowhere.example"]).exits(2).stderr;
     assert!(refused.contains("write an IP address, or `localhost`"), "{refused}");
+}
+
+/// A tool whose server is down is not merely unknown: the headline says so, with the last output of the
+/// server's program and a command to find out more.
+#[test]
+fn a_dead_server_is_the_headline() {
+    let world = World::with("name: c\nsteps: [{ id: a, tool: 'files:read' }]\n");
+    let script = "echo 'cannot find module x' >&2; exit 7";
+    world.file(
+        "segue.yaml",
+        format!("mcpServers:\n  files: {{ command: sh, args: ['-c', \"{script}\"] }}\n"),
+    );
+    for command in [&["run", "c.yaml"][..], &["check", "c.yaml"]] {
+        let said = world.segue(command).exits(4).stderr;
+        let headline = said.lines().next().unwrap();
+        assert!(headline.contains("the MCP server `files` is down: "), "{said}");
+        assert!(headline.contains("exit code 7"), "{said}");
+        for part in ["cannot find module x", "`segue doctor`"] {
+            assert!(said.contains(part), "no {part:?} in {said}");
+        }
+    }
+}
+
+/// A server sees the proxies and certificates of the network, and no other variable of this process.
+#[test]
+fn servers_see_proxies_and_certificates() {
+    let world = World::with("name: c\nsteps: [{ id: a, tool: 'net:get' }]\n");
+    let script =
+        "echo $HTTPS_PROXY $no_proxy $SSL_CERT_FILE $NODE_EXTRA_CA_CERTS [$AWS_KEY] >&2; exit 1";
+    world.file(
+        "segue.yaml",
+        format!("mcpServers:\n  net: {{ command: sh, args: ['-c', '{script}'] }}\n"),
+    );
+    let mut command = world.command(SEGUE);
+    command.args(["check", "c.yaml"]);
+    command.envs([("HTTPS_PROXY", "proxy.example:3128"), ("no_proxy", "localhost")]);
+    command.envs([("SSL_CERT_FILE", "/ca.pem"), ("NODE_EXTRA_CA_CERTS", "/node.pem")]);
+    let said = Done::of(command.env("AWS_KEY", "hidden").output().unwrap()).exits(4).stderr;
+    assert!(said.contains("proxy.example:3128 localhost /ca.pem /node.pem []"), "{said}");
+}
+
+/// A named configuration stands alone: a note names the `.mcp.json` beside it, which `init` imports.
+#[test]
+fn an_ignored_mcp_json_is_named_and_init_imports_it() {
+    let world = World::new();
+    world.file(".mcp.json", r#"{ "mcpServers": { "blog": { "command": "true" } } }"#);
+    world.file("mine.yaml", "compositions: []\n");
+    let said = world.segue(&["--config", "mine.yaml", "tools"]).exits(0).stderr;
+    for part in [".mcp.json` is not read", "`blog`", "`segue init --from"] {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let quiet = world.segue(&["-q", "--config", "mine.yaml", "tools"]).exits(0).stderr;
+    assert!(!quiet.contains(".mcp.json"), "{quiet}");
+    let said = world.segue(&["init"]).exits(0).stderr;
+    assert!(said.contains("imported the MCP servers of ./.mcp.json"), "{said}");
+    let written = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+    assert!(written.contains("mcpServers:") && written.contains("blog"), "{written}");
+    // Nothing is missing any more.
+    let said = world.segue(&["--config", "segue.yaml", "tools"]).exits(0).stderr;
+    assert!(!said.contains("is not read"), "{said}");
+    // A file that cannot be read hinders nobody.
+    let broken = World::new();
+    broken.file(".mcp.json", "{ this is no JSON");
+    let said = broken.segue(&["init"]).exits(0).stderr;
+    assert!(said.contains("note: not imported: "), "{said}");
+}
+
+/// `tools show` prints the whole schema of the input, as of the output.
+#[test]
+fn a_tool_is_shown_with_its_input_schema() {
+    let world = World::new();
+    let shown = world.segue(&["tools", "show", "checkpoint_save"]).exits(0).stdout;
+    let (_, rest) = shown.split_once("\ninput schema:\n").unwrap();
+    let (input, output) = rest.split_once("\n\noutput schema:\n").unwrap();
+    let details = world.json(0, &["tools", "show", "checkpoint_save", "--json"]);
+    let parsed = |text: &str| serde_json::from_str::<Json>(text).unwrap();
+    assert_eq!(parsed(input), details["input_schema"]);
+    assert_eq!(parsed(output), details["output_schema"]);
+}
+
+/// A search puts the tool first whose name fits, and forgives a typo.
+#[test]
+fn a_search_is_ranked_and_forgives_typos() {
+    let world = World::new();
+    let first = |words: &str| {
+        let found = world.segue(&["tools", "--search", words]).exits(0).stdout;
+        found.lines().next().unwrap_or("").split(' ').next().unwrap().to_owned()
+    };
+    assert_eq!(first("save"), "builtin:checkpoint_save");
+    assert_eq!(first("chekpoint save"), "builtin:checkpoint_save");
+    assert_eq!(first("delete file"), "builtin:files_delete");
+    assert_eq!(first("xyzzy"), "");
 }
