@@ -275,7 +275,7 @@ impl SpanBuilder<'_> {
 
     fn attempt_span(&self, ended: &Attempt, outcome: SpanOutcome) -> Span {
         let Attempt { call, tool, backend, began_ms, .. } = ended;
-        let CallId { node, attempt } = *call;
+        let node = call.node;
         let short = tool.rsplit(':').next().unwrap_or(tool);
         let (name, is_mcp) = match backend {
             Backend::Mcp => (format!("tools/call {short}"), true),
@@ -289,7 +289,7 @@ impl SpanBuilder<'_> {
             KeyValue::new("gen_ai.tool.name", short.to_owned()),
             KeyValue::new("segue.tool.id", tool.to_string()),
             KeyValue::new("segue.step.path", self.run.path(node).to_string()),
-            KeyValue::new("segue.attempt", i64::from(attempt)),
+            KeyValue::new("segue.attempt", i64::from(ended.number)),
             KeyValue::new("segue.purpose", ended.purpose_name()),
         ]);
         if is_mcp {
