@@ -131,6 +131,10 @@ pub struct Limits {
     pub served_body_bytes_max: usize,
     /// Timeout for the body of one request.
     pub served_body_ms: u64,
+    /// How much of a body that is too large is still read, so that its client sees the response.
+    pub served_excess_bytes_max: usize,
+    /// How long such a body is still read.
+    pub served_excess_ms: u64,
     /// How long a client may read nothing of its response.
     pub served_stall_ms: u64,
     /// How long an idempotency key is remembered.
@@ -238,6 +242,8 @@ impl Default for Limits {
             served_header_ms: 10_000,
             served_body_bytes_max: 8 * 1024 * 1024,
             served_body_ms: 30_000,
+            served_excess_bytes_max: 64 * 1024 * 1024,
+            served_excess_ms: 2_000,
             served_stall_ms: 30_000,
             served_key_ms: 24 * 3600 * 1000,
             graphql_body_bytes_max: 256 * 1024,

@@ -7,6 +7,8 @@ use std::path::Path;
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Patch, Renderer, Snippet};
 use imara_diff::{Algorithm, BasicLineDiffPrinter, Diff, InternedInput, UnifiedDiffConfig};
+use indicatif::{MultiProgress, ProgressDrawTarget};
+use parking_lot::Mutex;
 use segue_core::diagnostic::{Diagnostic, Severity};
 use segue_core::source::{Source, Span};
 
@@ -192,6 +194,23 @@ pub fn print_data(text: &str) {
     }
 }
 
+/// The live display on standard error. It is cleared while other text is written, which would
+/// otherwise leave stale lines of it.
+static LIVE_DISPLAY: Mutex<Option<MultiProgress>> = Mutex::new(None);
+
+/// Sets the live display on standard error, or ends it.
+pub(crate) fn set_live_display(display: Option<MultiProgress>) {
+    *LIVE_DISPLAY.lock() = display;
+}
+
+/// Clears the live display before the process ends.
+pub(crate) fn clear_live_display() {
+    if let Some(display) = LIVE_DISPLAY.lock().take() {
+        let _ = display.clear();
+        display.set_draw_target(ProgressDrawTarget::hidden());
+    }
+}
+
 /// Writes a status line to standard error.
 pub fn print_status(text: &str) {
     use std::io::Write as _;
@@ -199,7 +218,14 @@ pub fn print_status(text: &str) {
         log::write_json_line("INFO", text, None);
         return;
     }
-    let _ = writeln!(anstream::stderr().lock(), "{text}");
+    let write = || {
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+    };
+    let display = LIVE_DISPLAY.lock().clone();
+    match display {
+        Some(display) => display.suspend(write),
+        None => write(),
+    }
 }
 
 /// Writes a warning to standard error.

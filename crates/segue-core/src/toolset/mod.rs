@@ -8,6 +8,7 @@
 //! compositions ([`crate::catalog::Catalog::restrict`]).
 
 mod filter;
+mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::diagnostic::Code;
 use crate::id::ToolId;
 
 pub use filter::{Filter, Policy, Predicate, ToolPattern};
+pub use search::search;
 
 /// A toolset was built without a source of tools.
 ///

@@ -55,9 +55,13 @@ impl UnavailableTools {
                         format!("the definition of `{id}` differs from the accepted one");
                     finding.help = Some(UnavailableTools::change_help(id));
                 }
-                Some(Cause::Source(name, why)) => {
-                    let why = why.lines().next().unwrap_or("");
+                Some(Cause::Source(name, why)) if self.untrusted.contains(name) => {
                     finding.help = Some(format!("the MCP server `{name}` cannot be used: {why}"));
+                }
+                Some(Cause::Source(name, why)) => {
+                    let (why, output) = why.split_once('\n').unwrap_or((why, ""));
+                    finding.message = format!("the MCP server `{name}` is down: {why}");
+                    finding.help = Some(down_help(output));
                 }
             }
             finding.fix = None;
@@ -77,4 +81,18 @@ impl UnavailableTools {
         let (name, why) = self.sources.get_key_value(namespace)?;
         Some(Cause::Source(name, why))
     }
+}
+
+/// The last lines of a server's output that a finding shows.
+const OUTPUT_LINES_MAX: usize = 5;
+
+/// What to do about a server that is down, and the last lines that it wrote to standard error.
+fn down_help(output: &str) -> String {
+    const HELP: &str = "`segue doctor` checks every server";
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    if lines.is_empty() {
+        return HELP.to_owned();
+    }
+    let last = &lines[lines.len().saturating_sub(OUTPUT_LINES_MAX)..];
+    format!("{HELP}; the last output of its program:\n{}", last.join("\n"))
 }

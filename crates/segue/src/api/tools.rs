@@ -8,7 +8,7 @@ use segue_core::access::Principal;
 use segue_core::diagnostic::{Code, nearest_name};
 use segue_core::expose::{self, Adapter, ConversionFailure, Export, ExportFormat, Loss};
 use segue_core::tool::{Annotations, DeclaredRollback, ToolSpec};
-use segue_core::toolset::Toolset;
+use segue_core::toolset::{self, Toolset};
 use segue_core::value::Value;
 use segue_core::view::explain::effect_label;
 use serde::Serialize;
@@ -34,10 +34,10 @@ pub fn compositions(service: &RunService, who: &Principal) -> Vec<CompositionSum
     summaries.collect()
 }
 
-/// The tools that a caller may use and that have all of these words, by id.
+/// The tools that a caller may use and that fit these words, the best first; without words, by id.
 pub fn list(service: &RunService, who: &Principal, search: &str) -> Vec<ToolDetails> {
     let toolset = service.catalog(who).engine.toolset();
-    let found = toolset.tools().filter(|tool| has_words(tool, search));
+    let found = toolset::search(toolset.tools(), search).into_iter();
     found.map(|tool| ToolDetails::from(&**tool)).collect()
 }
 
@@ -47,16 +47,10 @@ pub fn find(service: &RunService, who: &Principal, id: &str) -> Result<ToolDetai
     Ok(ToolDetails::from(&**engine.usable_tool(id)?))
 }
 
-/// Whether the name and the description of a tool have all of these words.
-pub fn has_words(tool: &ToolSpec, words: &str) -> bool {
-    let text = format!("{} {}", tool.id, tool.description).to_lowercase();
-    words.split_whitespace().all(|word| text.contains(&word.to_lowercase()))
-}
-
 /// The tools that a caller may use.
 #[derive(Serialize, JsonSchema)]
 pub struct ToolList {
-    /// By id.
+    /// By id; those of a search, the best first.
     pub tools: Vec<ToolDetails>,
 }
 

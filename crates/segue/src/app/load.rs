@@ -6,9 +6,9 @@ use std::sync::Arc;
 use segue_runtime::tools::redact::Secrets;
 
 use super::{AppError, AppOptions};
-use crate::config::{self, Config, Loaded, StoreLocation, TrustFile, is_safe_part};
+use crate::config::{self, Config, IgnoredProject, Loaded, StoreLocation, TrustFile, is_safe_part};
 use crate::observe::log;
-use crate::print::{TerminalStyle, display_path, print_status, render};
+use crate::print::{TerminalStyle, display_path, escape_control, print_status, render};
 
 /// Loads the configuration.
 pub(crate) fn load_config(options: &AppOptions) -> Result<Config, AppError> {
@@ -31,10 +31,24 @@ fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     if !options.quiet && !TrustFile::load().allows(&config) {
         print_status(&untrusted_note(&config));
     }
+    if let Some(ignored) = config.ignored_project.as_ref().filter(|_| !options.quiet) {
+        print_status(&ignored_note(ignored));
+    }
     if let Some(store) = &options.store {
         config.store = StoreLocation::parse(store, Path::new(""))?;
     }
     Ok(config)
+}
+
+/// The note about a `.mcp.json` that is not read. A person who names a configuration may expect it.
+fn ignored_note(IgnoredProject { file, servers }: &IgnoredProject) -> String {
+    let file = display_path(file);
+    let servers: Vec<String> = servers.iter().map(|name| format!("`{name}`")).collect();
+    let servers = escape_control(&servers.join(", ")).replace('\n', "\\n");
+    format!(
+        "note: `{file}` is not read, because the configuration was named; without {servers} of it: copy \
+         what you need into `mcpServers`, as `segue init --from {file}` does"
+    )
 }
 
 /// The note about the parts of an untrusted configuration that have no effect yet.

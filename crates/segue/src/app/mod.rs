@@ -15,6 +15,7 @@ mod protected_files;
 pub(crate) mod reload;
 pub(crate) mod service;
 pub(crate) mod signals;
+mod start_progress;
 mod tools;
 mod upstream;
 
@@ -63,6 +64,8 @@ pub(crate) struct AppOptions {
     pub(crate) quiet: bool,
     /// Print more notes.
     pub(crate) verbose: bool,
+    /// Tell a person what a command waits for.
+    pub(crate) shows_waits: bool,
 }
 
 /// A configured engine.
@@ -171,7 +174,7 @@ impl App {
         end_left_servers();
         let builtins = Builtins::new(&config);
         let tools = own_tools(&config, &builtins)?;
-        let mut upstream = UpstreamServers::open(&config, selection, &tools);
+        let mut upstream = UpstreamServers::open(&config, selection, &tools, options.shows_waits);
         let (engine, not_loaded) =
             build_engine(options, &config, tools, &mut upstream, &[], change)?;
         let trace_export = TraceExport {

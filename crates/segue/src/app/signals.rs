@@ -7,7 +7,7 @@ use segue_runtime::store::Store;
 #[cfg(unix)]
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::print::print_status;
+use crate::print::{clear_live_display, print_status};
 
 /// Completes when the process should end: on Ctrl-C, SIGTERM or SIGHUP. A second signal ends the process
 /// at once. Signals count from the call of this function, not from the first poll.
@@ -38,6 +38,7 @@ fn exit_on_second_signal(store: Arc<dyn Store>) {
         second.next().await;
         // Without a release the next process counts these runs as crashed.
         let _ = tokio::time::timeout(RELEASE_TIMEOUT, store.release_all()).await;
+        clear_live_display();
         std::process::exit(130);
     });
 }

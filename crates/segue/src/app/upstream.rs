@@ -25,7 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use super::current_thread_runtime;
+use super::{current_thread_runtime, start_progress};
 use crate::config::{Config, TrustFile, data_folder};
 
 use needed::ServerNeeds;
@@ -87,6 +87,7 @@ impl UpstreamServers {
         config: &Config,
         selection: &ServerSelection<'_>,
         others: &[Tool],
+        shows_waits: bool,
     ) -> UpstreamServers {
         let PreparedServers { mut upstream, mut listings, needed } =
             UpstreamServers::prepare(config, selection, others, None);
@@ -96,7 +97,8 @@ impl UpstreamServers {
             return upstream;
         }
         if !needed.is_empty() {
-            let answers = upstream.runtime().block_on(list_all(&needed));
+            let listing = start_progress::show(&needed, shows_waits, list_all(&needed));
+            let answers = upstream.runtime().block_on(listing);
             upstream.take_answers(&needed, answers, &mut listings);
         }
         if matches!(selection, ServerSelection::Recorded) {

@@ -30,7 +30,7 @@ The client calls a running Segue: `segue mcp`, or `segue serve` with its address
 #[command(after_help = EXAMPLES)]
 pub(super) struct GenerateArgs {
     /// The name of a configured composition, or a file
-    #[arg(value_name = "NAME|FILE")]
+    #[arg(value_name = "NAME|FILE", add = super::completions::compositions())]
     composition: String,
     /// The language of the client
     #[arg(long = "lang", value_enum)]

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::import::ImportedServers;
 use super::{Exit, Global, import};
 use crate::config::{self, TrustFile};
 use crate::print::{escape_control, print_error, print_status};
 
 /// Write a configuration and a working example
 ///
-/// Writes `segue.yaml`, `compositions/hello.yaml` and the folder `files`.
+/// Writes `segue.yaml`, `compositions/hello.yaml` and the folder `files`. If the folder has a `.mcp.json`,
+/// its MCP servers are imported.
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
     /// The folder to write to
@@ -46,7 +48,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         print_error(&message, Some("`--force` replaces existing files"));
         return Exit::Usage;
     }
-    let imported = match args.from.as_deref().map(import::read).transpose() {
+    let imported = match imported_servers(global, args) {
         Ok(imported) => imported,
         Err(message) => {
             print_error(&message, None);
@@ -91,6 +93,30 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         print_status(&format!("next: {inside}segue run hello -i name=Ada"));
     }
     Exit::Success
+}
+
+/// The MCP servers of the file that `--from` names, else of the folder's own `.mcp.json`. Only a named
+/// file has to be readable.
+fn imported_servers(global: &Global, args: &InitArgs) -> Result<Option<ImportedServers>, String> {
+    if let Some(file) = &args.from {
+        return import::read(file).map(Some);
+    }
+    let file = args.folder.join(".mcp.json");
+    if !file.is_file() {
+        return Ok(None);
+    }
+    match import::read(&file) {
+        Ok(imported) => {
+            if !global.quiet {
+                print_status(&format!("imported the MCP servers of {}", file.display()));
+            }
+            Ok(Some(imported))
+        }
+        Err(message) => {
+            print_status(&format!("note: not imported: {}", escape_control(&message)));
+            Ok(None)
+        }
+    }
 }
 
 /// Trusts the configuration that was just written, but not the `overwrites` of compositions that were

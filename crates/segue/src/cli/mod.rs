@@ -14,6 +14,7 @@ mod error;
 mod explain;
 mod export;
 mod generate;
+mod help;
 mod import;
 mod init;
 mod input;
@@ -27,6 +28,7 @@ mod prompt;
 mod record;
 mod run;
 mod run_actions;
+mod run_ids;
 mod run_view;
 mod runs;
 mod schema;
@@ -172,6 +174,7 @@ impl Global {
             toolset: self.toolset.clone(),
             quiet: self.quiet,
             verbose: self.verbose,
+            shows_waits: !self.quiet && !self.is_json(),
         }
     }
 
@@ -222,10 +225,11 @@ enum Command {
 
 /// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
+    completions::complete();
     let cli = match Cli::try_parse_from(generate::with_folder(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
+            help::print(&error);
             // Help and version are answers, not mistakes.
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Success.into() };
         }

@@ -15,7 +15,7 @@ use crate::print::{print_data, print_diagnostics};
 #[derive(Args, Debug)]
 pub(super) struct PlanArgs {
     /// A composition file, or the name of a configured composition
-    #[arg(value_name = "FILE|NAME", required_unless_present = "query")]
+    #[arg(value_name = "FILE|NAME", required_unless_present = "query", add = super::completions::compositions())]
     composition: Option<String>,
     #[command(flatten)]
     ask: AskArgs,

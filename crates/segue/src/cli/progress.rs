@@ -14,11 +14,15 @@ use segue_runtime::driver::{NoObserver, Observer};
 use segue_runtime::tools;
 
 use super::{Global, Output};
-use crate::print::{TerminalStyle, escape_control, print_data, print_status};
+use crate::print::{TerminalStyle, escape_control, print_data, print_status, set_live_display};
 use crate::step_events::{self, StepChange, step_change};
 
 /// The most steps that a tree keeps on the screen; a larger run shows only active and failed steps.
 const LINES_MAX: usize = 30;
+
+/// A loop with more items shows its count, the items under way and those that failed; of both at most
+/// this many.
+const ITEM_LINES_MAX: usize = 10;
 
 /// How a run is shown.
 #[derive(Clone)]
@@ -224,6 +228,7 @@ pub(super) struct TreeDisplay {
     colour: bool,
     small: bool,
     lines: Mutex<BTreeMap<NodeId, TreeLine>>,
+    loops: Mutex<BTreeMap<NodeId, LoopCount>>,
     /// When steps started that ran before this process took the run over.
     started: Mutex<StepStarts>,
 }
@@ -236,19 +241,83 @@ struct TreeLine {
     began_ms: u64,
     tool: String,
     retries: u32,
+    /// Whether it belongs to an item of a loop with many items.
+    is_of_item: bool,
+}
+
+impl TreeLine {
+    fn depth(&self) -> usize {
+        self.path.matches('/').count()
+    }
+}
+
+/// How far a loop is.
+#[derive(Default)]
+struct LoopCount {
+    items: usize,
+    done: usize,
+    failed: usize,
+}
+
+impl LoopCount {
+    fn text(&self) -> String {
+        match self.failed {
+            0 => format!("{}/{}", self.done, self.items),
+            failed => format!("{}/{} · {failed} failed", self.done, self.items),
+        }
+    }
 }
 
 impl TreeDisplay {
     fn new(steps: usize) -> TreeDisplay {
         let colour = TerminalStyle::of_stderr().colour;
         let small = steps <= LINES_MAX;
+        let bars = MultiProgress::new();
+        set_live_display(Some(bars.clone()));
         TreeDisplay {
-            bars: MultiProgress::new(),
+            bars,
             colour,
             small,
             lines: Mutex::default(),
+            loops: Mutex::default(),
             started: Mutex::default(),
         }
+    }
+
+    /// Counts the items of loops: when a loop has its items, and when one of them has ended.
+    fn count_items(&self, run: &Run, fact: &Fact, lines: &mut BTreeMap<NodeId, TreeLine>) {
+        let mut loops = self.loops.lock();
+        let node = match fact {
+            Fact::Looped { node, items } => {
+                loops.insert(*node, LoopCount { items: items.len(), ..LoopCount::default() });
+                *node
+            }
+            Fact::Closed { frame, failed, .. } => {
+                let Some(node) = run.parent_step((*frame, 0).into()) else { return };
+                let Some(count) = loops.get_mut(&node) else { return };
+                count.done += 1;
+                count.failed += usize::from(*failed);
+                node
+            }
+            _ => return,
+        };
+        if let (Some(line), Some(count)) = (lines.get_mut(&node), loops.get(&node)) {
+            line.tool = count.text();
+            line.bar.set_message(line.tool.clone());
+        }
+    }
+
+    /// Whether a step belongs to an item of a loop with many items.
+    fn is_of_many(&self, run: &Run, node: NodeId) -> bool {
+        let loops = self.loops.lock();
+        let mut outer = run.parent_step(node);
+        while let Some(step) = outer {
+            if loops.get(&step).is_some_and(|count| count.items > ITEM_LINES_MAX) {
+                return true;
+            }
+            outer = run.parent_step(step);
+        }
+        false
     }
 
     /// Adds a line: below the enclosing step, or at the end.
@@ -260,7 +329,11 @@ impl TreeDisplay {
         at_ms: u64,
     ) -> TreeLine {
         let (outer, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let outer = outer.split_once('[').map_or(outer, |(outer, _)| outer);
+        // `each[7]/say` stands below `each`, with its item.
+        let (outer, name) = match outer.rsplit_once('[') {
+            Some((outer, item)) => (outer, format!("[{item} {name}")),
+            None => (outer, name.to_owned()),
+        };
         let parent = lines.values_mut().find(|line| &*line.path == outer);
         let bar = match parent {
             Some(parent) => {
@@ -277,17 +350,25 @@ impl TreeDisplay {
             ProgressStyle::with_template(&template)
                 .unwrap_or_else(|_| ProgressStyle::default_spinner()),
         );
-        bar.set_prefix(name.to_owned());
+        bar.set_prefix(name);
         bar.enable_steady_tick(Duration::from_millis(80));
         let path = path.clone();
-        TreeLine { path, bar, last_inside: None, began_ms: at_ms, tool: String::new(), retries: 0 }
+        TreeLine {
+            path,
+            bar,
+            last_inside: None,
+            began_ms: at_ms,
+            tool: String::new(),
+            retries: 0,
+            is_of_item: false,
+        }
     }
 
-    fn end(line: &TreeLine, depth: usize, mark: &str, words: &str, keep: bool) {
+    fn end(line: &TreeLine, mark: &str, words: &str, keep: bool) {
         if !keep {
             return line.bar.finish_and_clear();
         }
-        let indent = "  ".repeat(depth);
+        let indent = "  ".repeat(line.depth());
         let style = ProgressStyle::with_template(&format!("{indent}{mark} {{prefix}}  {{msg}}"));
         line.bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
         line.bar.finish_with_message(words.to_owned());
@@ -298,9 +379,81 @@ impl TreeDisplay {
         if self.colour { format!("\u{1b}[{colour}m{sign}\u{1b}[0m") } else { sign.to_owned() }
     }
 
+    /// Stops every spinner: a line that did not end shows what it last did.
     fn finish(&self) {
         let lines = self.lines.lock();
-        lines.values().filter(|line| !line.bar.is_finished()).for_each(|line| line.bar.abandon());
+        for line in lines.values().filter(|line| !line.bar.is_finished()) {
+            TreeDisplay::end(line, "·", &line.bar.message(), true);
+        }
+        set_live_display(None);
+    }
+
+    /// The line of a step; `None` if too many items of a loop are on the screen already.
+    fn line_of<'a>(
+        &self,
+        run: &Run,
+        (node, change): (NodeId, &StepChange),
+        at_ms: u64,
+        lines: &'a mut BTreeMap<NodeId, TreeLine>,
+    ) -> Option<&'a mut TreeLine> {
+        if !lines.contains_key(&node) {
+            let is_of_item = self.is_of_many(run, node);
+            let has_failed = matches!(change, StepChange::Failed(_) | StepChange::InDoubt(_));
+            let shown = lines
+                .values()
+                .filter(|line| line.is_of_item && line.bar.is_finished() == has_failed);
+            if is_of_item && shown.count() >= ITEM_LINES_MAX {
+                return None;
+            }
+            let began_ms = self.started.lock().get(&node).copied().unwrap_or(at_ms);
+            let path = run.path(node);
+            let depth = path.matches('/').count();
+            let line = self.begin(lines, &path, depth, began_ms);
+            lines.insert(node, TreeLine { is_of_item, ..line });
+        }
+        lines.get_mut(&node)
+    }
+
+    /// Shows the change of a step. Returns whether its line stays on the screen.
+    fn show_change(&self, line: &mut TreeLine, change: StepChange, at_ms: u64) -> bool {
+        let took = format_duration(at_ms.saturating_sub(line.began_ms));
+        let retries = match line.retries {
+            0 => String::new(),
+            1 => " · 1 retry".to_owned(),
+            n => format!(" · {n} retries"),
+        };
+        let keeps_done = self.small && !line.is_of_item;
+        let (mark, words, keep) = match change {
+            StepChange::Started(what) | StepChange::Opened(what) => {
+                line.bar.set_message(what.clone());
+                line.tool = what;
+                return true;
+            }
+            StepChange::Retrying(what) => {
+                line.retries += 1;
+                line.bar.set_message(what);
+                return true;
+            }
+            StepChange::Done => {
+                let words = format!("{} {took}{retries}", line.tool);
+                (self.mark("32", "✓"), words, keeps_done)
+            }
+            StepChange::Failed(message) => {
+                let words = format!("{} {took}{retries} · {message}", line.tool);
+                (self.mark("31", "✗"), words, true)
+            }
+            StepChange::Skipped(reason) => ("–".to_owned(), reason, keeps_done),
+            StepChange::RolledBack => ("↩".to_owned(), "rolled back".to_owned(), !line.is_of_item),
+            StepChange::Cancelled => {
+                ("–".to_owned(), format!("{} cancelled", line.tool), !line.is_of_item)
+            }
+            StepChange::InDoubt(why) => {
+                let words = format!("{} {took}{retries} · in doubt: {why}", line.tool);
+                (self.mark("33", "?"), words, true)
+            }
+        };
+        TreeDisplay::end(line, &mark, &words, keep);
+        keep
     }
 }
 
@@ -308,51 +461,18 @@ impl Observer for TreeDisplay {
     fn observe(&self, run: &Run, entries: &[Entry]) {
         let mut lines = self.lines.lock();
         for entry in entries {
-            let Some((node, change)) = step_change(run, entry) else { continue };
-            let path = run.path(node);
-            let depth = path.matches('/').count();
-            if !lines.contains_key(&node) {
-                let started = self.started.lock();
-                let began_ms = started.get(&node).copied().unwrap_or(entry.at_ms);
-                let line = self.begin(&mut lines, &path, depth, began_ms);
-                lines.insert(node, line);
-            }
-            let Some(line) = lines.get_mut(&node) else { continue };
-            let took = format_duration(entry.at_ms.saturating_sub(line.began_ms));
-            let retries = match line.retries {
-                0 => String::new(),
-                1 => " · 1 retry".to_owned(),
-                n => format!(" · {n} retries"),
-            };
-            match change {
-                StepChange::Started(what) | StepChange::Opened(what) => {
-                    line.bar.set_message(what.clone());
-                    line.tool = what;
-                }
-                StepChange::Retrying(what) => {
-                    line.retries += 1;
-                    line.bar.set_message(what);
-                }
-                StepChange::Done => {
-                    let words = format!("{} {took}{retries}", line.tool);
-                    TreeDisplay::end(line, depth, &self.mark("32", "✓"), &words, self.small);
-                }
-                StepChange::Failed(message) => {
-                    let words = format!("{} {took}{retries} · {message}", line.tool);
-                    TreeDisplay::end(line, depth, &self.mark("31", "✗"), &words, true);
-                }
-                StepChange::Skipped(reason) => {
-                    TreeDisplay::end(line, depth, "–", &reason, self.small);
-                }
-                StepChange::RolledBack => TreeDisplay::end(line, depth, "↩", "rolled back", true),
-                StepChange::Cancelled => {
-                    TreeDisplay::end(line, depth, "–", &format!("{} cancelled", line.tool), true);
-                }
-                StepChange::InDoubt(why) => {
-                    let words = format!("{} {took}{retries} · in doubt: {why}", line.tool);
-                    TreeDisplay::end(line, depth, &self.mark("33", "?"), &words, true);
+            let change = step_change(run, entry);
+            if let Some((node, change)) = change {
+                let at_ms = entry.at_ms;
+                let line = self.line_of(run, (node, &change), at_ms, &mut lines);
+                let is_kept = line
+                    .is_none_or(|line| self.show_change(line, change, at_ms) || !line.is_of_item);
+                if !is_kept {
+                    // A loop of thousands keeps no line of what is done.
+                    lines.remove(&node).into_iter().for_each(|line| self.bars.remove(&line.bar));
                 }
             }
+            self.count_items(run, &entry.fact, &mut lines);
         }
     }
 

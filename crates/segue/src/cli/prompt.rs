@@ -24,10 +24,36 @@ pub(super) fn confirmer(
     progress: &ProgressDisplay,
     otherwise: impl Confirmer + 'static,
 ) -> Box<dyn Confirmer> {
-    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+    if can_ask() {
         Box::new(TerminalConfirmer { progress: progress.clone() })
     } else {
         Box::new(otherwise)
+    }
+}
+
+/// Whether a person can be asked: input and messages are a terminal's.
+pub(super) fn can_ask() -> bool {
+    std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+}
+
+/// `--yes` of a command on a stored run: approves what `segue run --yes` approves in advance, and
+/// passes every other question on.
+pub(super) struct ApproveInAdvance(pub(super) Box<dyn Confirmer>);
+
+#[async_trait]
+impl Confirmer for ApproveInAdvance {
+    async fn confirm(&self, question: &Question) -> Option<Decision> {
+        let is_covered = match &question.kind {
+            QuestionKind::Run { .. } | QuestionKind::Call { .. } => true,
+            QuestionKind::Approval { schema, .. } => {
+                schema.as_ref().is_none_or(|form| form.violations(&Value::Null).is_empty())
+            }
+            QuestionKind::Doubt { .. } => false,
+        };
+        if !is_covered {
+            return self.0.confirm(question).await;
+        }
+        Some(Decision { granted: true, by: current_user(), data: Value::Null })
     }
 }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use clap::Args;
 use futures_util::FutureExt as _;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::plan::Plan;
+use segue_core::plan::{DeclaredCall, Plan};
 use segue_core::planner::StoredPlan;
 use segue_core::result;
 use segue_core::run::{Options, ReusedStep, TraceContext};
+use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::confirm::DenyAll;
@@ -26,19 +27,25 @@ use super::prompt;
 use super::record::TestRecording;
 use super::run_view::{exit_code, show, show_dry_run, show_errors, show_questions};
 use super::runs::stored;
-use super::{Exit, Global, input, print_json};
+use super::{Exit, Global, completions, input, print_json};
 use crate::api::error::{Details, Error, ErrorKind};
 use crate::api::requests::{ErrorStrategy, ExecutionOptions, MaxConcurrency, Timeout};
 use crate::app::signals::interrupted;
 use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
-use crate::print::{print_diagnostics, print_error, print_status};
+use crate::print::{print_diagnostics, print_error, print_status, print_warning};
 
 const EXAMPLES: &str = "\
 Examples:
   segue run hello.yaml -i name=Ada           run a file
   segue run hello --input @input.json        run a configured composition
   segue run hello.yaml -i name=Ada --dry-run show the calls without making them";
+
+/// The headings of the options in `--help`.
+const INPUT: &str = "Input";
+const CALLS: &str = "Calls and failures";
+const EARLIER: &str = "Earlier plans and runs";
+const TESTS: &str = "Results and tests";
 
 /// Run a composition
 ///
@@ -47,56 +54,59 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunArgs {
     /// A composition file, the name of a configured composition, or the id of a plan
-    #[arg(value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"])]
+    #[arg(
+        value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"],
+        add = completions::compositions()
+    )]
     composition: Option<String>,
-    /// Run the latest plan of this planning request
-    #[arg(long, value_name = "REQUEST", conflicts_with = "composition")]
-    request: Option<String>,
-    /// Run a plan again that ran already
-    #[arg(long)]
-    again: bool,
     /// An input: `name=value` (read by the type of the input), `name:=JSON` or `name=@file`
-    #[arg(short, value_name = "NAME=VALUE")]
+    #[arg(help_heading = INPUT, short, value_name = "NAME=VALUE")]
     input: Vec<String>,
     /// All inputs as one JSON object: JSON, `@file`, or `-` for standard input
-    #[arg(long = "input", value_name = "JSON|@FILE|-")]
+    #[arg(help_heading = INPUT, long = "input", value_name = "JSON|@FILE|-")]
     whole: Option<String>,
     /// A value of the run's context, such as `user_id=7`
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(help_heading = INPUT, long, value_name = "NAME=VALUE")]
     context: Vec<String>,
     /// Show the calls with their arguments and effects, without making them
-    #[arg(long)]
+    #[arg(help_heading = CALLS, long)]
     dry_run: bool,
     /// With `--dry-run`: make the calls that only read
-    #[arg(long, requires = "dry_run")]
+    #[arg(help_heading = CALLS, long, requires = "dry_run")]
     reads: bool,
     /// Approve every call that asks for confirmation
-    #[arg(long)]
+    #[arg(help_heading = CALLS, long)]
     yes: bool,
     /// Timeout of the whole run, such as `2m`
-    #[arg(long, value_name = "DURATION", value_parser = parse_timeout)]
+    #[arg(help_heading = CALLS, long, value_name = "DURATION", value_parser = parse_timeout)]
     timeout: Option<Timeout>,
     /// How many steps may run at once
-    #[arg(long, value_name = "N", value_parser = parse_concurrency)]
+    #[arg(help_heading = CALLS, long, value_name = "N", value_parser = parse_concurrency)]
     max_concurrency: Option<MaxConcurrency>,
     /// Override the composition's error strategy: `fail_fast`, `partial_success`, `retry` or `rollback`
-    #[arg(long, value_name = "STRATEGY", value_parser = parse_strategy)]
+    #[arg(help_heading = CALLS, long, value_name = "STRATEGY", value_parser = parse_strategy)]
     error_strategy: Option<ErrorStrategy>,
+    /// Run the latest plan of this planning request
+    #[arg(help_heading = EARLIER, long, value_name = "REQUEST", conflicts_with = "composition")]
+    request: Option<String>,
+    /// Run a plan again that ran already
+    #[arg(help_heading = EARLIER, long)]
+    again: bool,
     /// Start at this step; earlier steps take their results from the run given by `--run`
-    #[arg(long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
+    #[arg(help_heading = EARLIER, long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
     from: Option<String>,
     /// With `--from`: the earlier run; its composition and inputs are used unless others are given
-    #[arg(long, value_name = "RUN", requires = "from")]
+    #[arg(help_heading = EARLIER, long, value_name = "RUN", requires = "from", add = completions::runs())]
     run: Option<String>,
     /// Print the result in the format of the document's own dialect
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(help_heading = TESTS, long, conflicts_with = "dry_run")]
     dialect_result: bool,
     /// Record this run as a test: `NAME.test.yaml` or `NAME.test.json`
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["dry_run", "from"])]
+    #[arg(help_heading = TESTS, long, value_name = "FILE", conflicts_with_all = ["dry_run", "from"])]
     record: Option<PathBuf>,
     /// Inject a fault: `fail=STEP[:N]`, `slow=STEP:500ms`, `lost=STEP[:N]`, `rollback-fail=STEP` or
     /// `crash-after=N`
-    #[arg(long, value_name = "FAULT", conflicts_with = "dry_run")]
+    #[arg(help_heading = TESTS, long, value_name = "FAULT", conflicts_with = "dry_run")]
     inject: Vec<Fault>,
 }
 
@@ -341,6 +351,9 @@ impl PreparedRun {
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
+        if !args.yes && !args.dry_run && !global.quiet && !prompt::can_ask() {
+            warn_of_denials(&plan);
+        }
         let name = plan.composition.name.clone();
         let progress = progress::for_plan(global, &plan);
         let confirmer = prompt::confirmer(&progress, DenyAll);
@@ -395,6 +408,31 @@ impl PreparedRun {
             }
         }
     }
+}
+
+/// Names the calls that this run will deny because there is no terminal to ask at, and what allows them.
+fn warn_of_denials(plan: &Plan) {
+    let denied = |call: &DeclaredCall| {
+        let spec = plan.tools.get(&call.tool);
+        call.asks && !spec.is_some_and(|spec| spec.confirms_conditionally())
+    };
+    let label = |call: &DeclaredCall| match call.effect {
+        Impact::Unknown => format!("`{}` (effect unknown: it has no annotations)", call.tool),
+        _ => format!("`{}`", call.tool),
+    };
+    let calls: Vec<DeclaredCall> = plan.declared_calls().into_iter().filter(denied).collect();
+    let Some(first) = calls.first() else { return };
+    let named: Vec<String> = calls.iter().map(label).collect();
+    let mut help = format!(
+        "`--yes` allows every call of this run; `tools: {{ \"{}\": {{ confirm: never }} }}` in \
+         `segue.yaml` always allows this tool",
+        first.tool
+    );
+    if first.effect == Impact::Unknown {
+        help.push_str(", `read_only: true` there says that it only reads");
+    }
+    let message = "there is no terminal to ask at, so calls are denied";
+    print_warning(&format!("{message}: {}", named.join(", ")), &help);
 }
 
 /// Runs a plan: as a dry run that reads, as a stored plan, or as any other.

@@ -14,9 +14,9 @@ use segue_runtime::store::{RunRow, StoreError, TakeOver};
 
 use super::current_user::current_user;
 use super::error::{engine_error, input_error, report_error, store_error};
-use super::prompt::confirmer;
+use super::prompt::{ApproveInAdvance, confirmer};
 use super::run_view::show;
-use super::{Exit, Global, input, progress};
+use super::{Exit, Global, completions, input, progress};
 use crate::api::error::Error;
 use crate::api::questions::waiting_text;
 use crate::api::requests::{ApproveRun, Assume, ResumeRun};
@@ -33,10 +33,10 @@ use crate::print::{print_error, print_status};
 #[command(override_usage = "segue resume [OPTIONS] <RUN>\n       segue resume [OPTIONS] --all")]
 pub(super) struct ResumeArgs {
     /// The run: its id, the start or the end of its id, or `last`
-    #[arg(value_name = "RUN", required_unless_present = "all")]
+    #[arg(value_name = "RUN", required_unless_present = "all", add = completions::runs())]
     run: Option<String>,
     /// Resume every interrupted run
-    #[arg(long, conflicts_with_all = ["run", "assume"])]
+    #[arg(long, conflicts_with_all = ["run", "assume", "yes"])]
     all: bool,
     /// Settle a call in doubt: whether it took effect
     #[arg(long, value_name = "OUTCOME", value_parser = assume_parser())]
@@ -50,6 +50,9 @@ pub(super) struct ResumeArgs {
     /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
     take_over: bool,
+    /// Approve every call that asks for confirmation, from now on
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Cancel a run
@@ -59,6 +62,7 @@ pub(super) struct ResumeArgs {
 #[derive(Args, Debug)]
 pub(super) struct CancelArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
     /// Take the run over from the process that runs it, even if that process is alive
     #[arg(long)]
@@ -71,7 +75,11 @@ pub(super) struct CancelArgs {
 #[derive(Args, Debug)]
 pub(super) struct RollbackArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
+    /// Approve every call that asks for confirmation
+    #[arg(long)]
+    yes: bool,
 }
 
 /// Approve or deny the question that a run waits for, and resume it
@@ -80,6 +88,7 @@ pub(super) struct RollbackArgs {
 #[derive(Args, Debug)]
 pub(super) struct ApproveArgs {
     /// The run: its id, the start or the end of its id, or `last`
+    #[arg(add = completions::runs())]
     run: String,
     /// Deny instead of approve
     #[arg(long)]
@@ -90,6 +99,9 @@ pub(super) struct ApproveArgs {
     /// A value that the question asks for: `name=value` or `name:=JSON`
     #[arg(short, value_name = "NAME=VALUE", conflicts_with = "deny")]
     input: Vec<String>,
+    /// Also approve every later call that asks for confirmation
+    #[arg(long, conflicts_with = "deny")]
+    yes: bool,
 }
 
 /// Parses what became of a call in doubt.
@@ -100,9 +112,17 @@ fn assume_parser() -> impl TypedValueParser<Value = Assume> {
     parser.map(|word| if word == "done" { Assume::Done } else { Assume::Failed })
 }
 
+/// How a command acts on a run: whose run it may take, and whether it approves in advance.
+#[derive(Clone, Copy)]
+struct ActOptions {
+    take_over: TakeOver,
+    approves: bool,
+}
+
 pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
     let Some(run) = &args.run else { return resume_all(global) };
-    act(global, run, take_over_mode(args.take_over), |app, _| {
+    let options = ActOptions { take_over: take_over_mode(args.take_over), approves: args.yes };
+    act(global, run, options, |app, _| {
         let json = |text: &String| input::json("--value", text, app.engine.limits());
         let value = args.value.as_ref().map(json).transpose().map_err(input_error)?;
         let step = args.step.as_deref().map(Arc::from);
@@ -111,7 +131,8 @@ pub(super) fn resume(global: &Global, args: &ResumeArgs) -> Exit {
 }
 
 pub(super) fn cancel(global: &Global, args: &CancelArgs) -> Exit {
-    act(global, &args.run, take_over_mode(args.take_over), |_, _| Ok(RunAction::Cancel))
+    let options = ActOptions { take_over: take_over_mode(args.take_over), approves: false };
+    act(global, &args.run, options, |_, _| Ok(RunAction::Cancel))
 }
 
 fn take_over_mode(takes_over: bool) -> TakeOver {
@@ -119,7 +140,8 @@ fn take_over_mode(takes_over: bool) -> TakeOver {
 }
 
 pub(super) fn rollback(global: &Global, args: &RollbackArgs) -> Exit {
-    act(global, &args.run, TakeOver::Reopen, |_, _| Ok(RunAction::RollBack))
+    let options = ActOptions { take_over: TakeOver::Reopen, approves: args.yes };
+    act(global, &args.run, options, |_, _| Ok(RunAction::RollBack))
 }
 
 /// The exit code after a command: a rollback or a cancellation that was requested is a success.
@@ -132,7 +154,8 @@ fn exit_after(command: &RunCommand, status: RunStatus, exit: Exit) -> Exit {
 }
 
 pub(super) fn approve(global: &Global, args: &ApproveArgs) -> Exit {
-    act(global, &args.run, TakeOver::IfAbandoned, |app, stored| {
+    let options = ActOptions { take_over: TakeOver::IfAbandoned, approves: args.yes };
+    act(global, &args.run, options, |app, stored| {
         let question = open_question(stored, args.step.as_deref(), false)?;
         let schema = match &question.kind {
             QuestionKind::Approval { schema, .. } => schema.clone(),
@@ -166,7 +189,7 @@ fn show_answered(global: &Global, stored: &LoadedRun, question: &Question) {
 fn act(
     global: &Global,
     run: &str,
-    take_over: TakeOver,
+    options: ActOptions,
     action: impl FnOnce(&App, &LoadedRun) -> Result<RunAction, Error>,
 ) -> Exit {
     let app = match global.open_stored(&ServerSelection::Recorded) {
@@ -184,7 +207,7 @@ fn act(
         Err(error) => return report_error(&error),
     };
     let observing = app.observers();
-    runtime.block_on(execute(global, &app, &stored, (command, take_over), &observing))
+    runtime.block_on(execute(global, &app, &stored, (command, options), &observing))
 }
 
 /// Drives the run here; if another process drives it, sends the command there and follows the run.
@@ -192,18 +215,21 @@ async fn execute(
     global: &Global,
     app: &App,
     stored: &LoadedRun,
-    (command, take_over): (RunCommand, TakeOver),
+    (command, options): (RunCommand, ActOptions),
     observing: &Observers,
 ) -> Exit {
     let progress = progress::for_plan(global, &stored.plan);
-    let confirmer = confirmer(&progress, Defer);
+    let mut confirmer = confirmer(&progress, Defer);
+    if options.approves {
+        confirmer = Box::new(ApproveInAdvance(confirmer));
+    }
     let run_id = &stored.row.run_id;
     let outcome = loop {
         let origin = RequestOrigin::default();
         let watch = observing.watch(progress.observer(), &stored.row.name, &origin);
         let request = ResumeRequest {
             command: command.clone(),
-            take_over,
+            take_over: options.take_over,
             confirmer: &*confirmer,
             observer: &watch,
             cancel: Box::pin(interrupted(app.engine.store()).map(|()| current_user())),
@@ -221,10 +247,14 @@ async fn execute(
             Err(error) => break Err(error),
         }
     };
+    progress.finish();
     match outcome {
-        Ok(view) => {
-            progress.finish();
-            exit_after(&command, view.status, show(global, &view))
+        Ok(view) => exit_after(&command, view.status, show(global, &view)),
+        Err(EngineError::Store(StoreError::Ended { .. }))
+            if command == RunCommand::Resume && global.is_json() =>
+        {
+            print_status("the run has ended already; nothing was resumed");
+            show(global, &stored.view())
         }
         Err(error) => report_error(&engine_error(error)),
     }

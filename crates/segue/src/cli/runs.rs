@@ -6,9 +6,7 @@ use clap::{Args, Subcommand};
 use segue_core::duration::format_duration;
 use segue_core::duration::parse_duration;
 use segue_core::value::Value;
-use segue_core::view::{
-    AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView, Timestamp,
-};
+use segue_core::view::{AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::LoadedRun;
 use segue_runtime::store::{Retention, RunQuery, RunRow};
@@ -17,19 +15,22 @@ use serde_json::{Value as Json, json};
 
 use super::error::{engine_error, report_error, store_error};
 use super::run_actions::SET_ASIDE_HELP;
+use super::run_ids::{find, short_length};
 use super::run_view::{exit_code, show_errors, show_questions, summary};
-use super::{Exit, Global, print_json, to_json};
+use super::{Exit, Global, completions, print_json, run_ids, to_json};
 use crate::api::error::Error;
 use crate::api::responses::RunSummary;
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_status};
 
-/// How many runs are searched for the beginning or the end of an id.
-const SEARCHED_MAX: usize = 10_000;
+/// What to do about interrupted runs.
+const INTERRUPTED_HELP: &str =
+    "`segue resume RUN` resumes one, `segue resume --all` resumes all of them";
 
 /// List runs, or show one
 ///
-/// Prints one line per run, the newest first: id, status, composition, start and duration.
+/// Prints one line per run, the newest first: short id, status, composition, start and duration.
+/// Every command that takes a run takes the short id.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct RunsArgs {
@@ -54,6 +55,7 @@ enum RunsCommand {
     /// Show a run: steps, attempts, inputs, outputs, timings and decisions
     Show {
         /// The run: its id, the start or the end of its id, or `last`
+        #[arg(add = completions::runs())]
         run: String,
         /// Follow the run until it ends or waits for a person
         #[arg(long)]
@@ -65,8 +67,10 @@ enum RunsCommand {
     /// Show where two runs differ
     Compare {
         /// The first run
+        #[arg(add = completions::runs())]
         first: String,
         /// The second run
+        #[arg(add = completions::runs())]
         second: String,
     },
     /// Delete finished runs from the store; needs `--older-than`, `--keep` or `--damaged`
@@ -112,7 +116,8 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
                 if *journal {
                     print_journal(&stored);
                 } else {
-                    show(global, &stored);
+                    let interrupted = is_interrupted(&app, &stored.row).await?;
+                    show(global, &stored, interrupted);
                 }
                 Ok(Exit::Success)
             }
@@ -141,58 +146,75 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Error
         let help = "it is set aside; `segue runs prune --damaged` deletes it";
         print_error(&damaged.to_string(), Some(help));
     }
+    let mut runs = Vec::with_capacity(found.runs.len());
+    for row in &found.runs {
+        runs.push(ListedRun {
+            summary: RunSummary::from(row),
+            interrupted: is_interrupted(app, row).await?,
+        });
+    }
     if global.is_json() {
-        let runs: Vec<_> = found.runs.iter().map(RunSummary::from).collect();
         let damaged: Vec<_> = found.damaged.iter().map(ToString::to_string).collect();
         print_json(global, &json!({ "runs": runs, "damaged": damaged }));
         return Ok(Exit::Success);
     }
-    let width = found.runs.iter().map(|run| run.name.len()).max().unwrap_or(0);
-    for run in &found.runs {
-        let took = run.ended_ms.unwrap_or(run.updated_ms).saturating_sub(run.started_ms);
-        print_data(&format!(
-            "{}  {:<15}  {:<width$}  {}  {}{}",
-            run.run_id,
-            run.status.as_str(),
-            run.name,
-            Timestamp(run.started_ms),
-            format_duration(took),
-            if run.set_aside.is_some() { "  set aside" } else { "" }
-        ));
-    }
-    if found.runs.iter().any(|run| run.set_aside.is_some()) && !global.quiet {
-        print_status(&format!(
-            "runs that are set aside are not resumed by themselves: {SET_ASIDE_HELP}"
-        ));
-    }
-    if found.runs.is_empty() && !global.quiet {
-        print_status("no runs");
+    print_list(&runs, short_length(app, &found.runs).await?);
+    if !global.quiet {
+        print_list_notes(&runs);
     }
     Ok(Exit::Success)
 }
 
-/// Finds a run by its id, the start or the end of its id, or `last`.
-async fn find(app: &App, text: &str) -> Result<Arc<str>, Error> {
-    let store = app.engine.store();
-    let exact: Arc<str> = text.into();
-    if store.run(&exact).await.map_err(store_error)?.is_some() {
-        return Ok(exact);
+/// A run of the list.
+#[derive(Serialize)]
+struct ListedRun {
+    #[serde(flatten)]
+    summary: RunSummary,
+    /// Whether it has not ended and no process runs it.
+    interrupted: bool,
+}
+
+/// Whether the process of a running run is gone, so that the run moves only when it is resumed.
+async fn is_interrupted(app: &App, row: &RunRow) -> Result<bool, Error> {
+    if row.status != RunStatus::Running {
+        return Ok(false);
     }
-    let limit = if text == "last" { 1 } else { SEARCHED_MAX };
-    let query = RunQuery { limit, ..RunQuery::default() };
-    let found = store.runs(&query).await.map_err(store_error)?;
-    let fits = |run: &&RunRow| {
-        text == "last" || run.run_id.starts_with(text) || run.run_id.ends_with(text)
-    };
-    let mut matching = found.runs.iter().filter(fits);
-    match (matching.next(), matching.next()) {
-        (Some(run), None) => Ok(run.run_id.clone()),
-        (Some(_), Some(_)) => {
-            Err(Error::invalid(format!("several runs match `{text}`: write more of the id")))
-        }
-        (None, _) => {
-            Err(Error::not_found(format!("there is no run `{text}`; `segue runs` lists them")))
-        }
+    app.engine.store().is_abandoned(&row.run_id).await.map_err(store_error)
+}
+
+/// The status that people read: a run whose process is gone does not run.
+fn status_label(status: RunStatus, interrupted: bool) -> &'static str {
+    if interrupted { "interrupted" } else { status.as_str() }
+}
+
+fn print_list(runs: &[ListedRun], id_length: usize) {
+    let width = runs.iter().map(|run| run.summary.name.len()).max().unwrap_or(0);
+    for ListedRun { summary: run, interrupted } in runs {
+        print_data(&format!(
+            "{}  {:<15}  {:<width$}  {}  {}{}",
+            run_ids::shortened(&run.run_id, id_length),
+            status_label(run.status, *interrupted),
+            run.name,
+            run.started_at,
+            format_duration(run.duration_ms),
+            if run.set_aside.is_some() { "  set aside" } else { "" }
+        ));
+    }
+}
+
+/// Prints the commands for interrupted runs and for runs that are set aside.
+fn print_list_notes(runs: &[ListedRun]) {
+    let is_aside = |run: &ListedRun| run.summary.set_aside.is_some();
+    if runs.iter().any(|run| run.interrupted && !is_aside(run)) {
+        print_status(&format!("interrupted runs have lost their process: {INTERRUPTED_HELP}"));
+    }
+    if runs.iter().any(is_aside) {
+        print_status(&format!(
+            "runs that are set aside are not resumed by themselves: {SET_ASIDE_HELP}"
+        ));
+    }
+    if runs.is_empty() {
+        print_status("no runs");
     }
 }
 
@@ -214,31 +236,37 @@ struct RunDetails {
     /// Why it is not resumed until a person does so.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_aside: Option<Arc<str>>,
+    /// Whether it has not ended and no process runs it.
+    interrupted: bool,
 }
 
 impl RunDetails {
-    fn of(stored: &LoadedRun) -> RunDetails {
+    fn of(stored: &LoadedRun, interrupted: bool) -> RunDetails {
         RunDetails {
             view: stored.view(),
             decisions: stored.run.decisions(&stored.journal),
             attempts: stored.run.attempts(&stored.journal),
             set_aside: stored.row.set_aside.clone(),
+            interrupted,
         }
     }
 }
 
-fn show(global: &Global, stored: &LoadedRun) {
-    let shown = RunDetails::of(stored);
+fn show(global: &Global, stored: &LoadedRun, interrupted: bool) {
+    let shown = RunDetails::of(stored, interrupted);
     if global.is_json() {
         return print_json(global, &shown);
     }
-    let RunDetails { view, decisions, attempts, set_aside } = shown;
-    print_data(&format!("{}  {}  {}", view.run_id, view.name, view.status.as_str()));
+    let RunDetails { view, decisions, attempts, set_aside, interrupted } = shown;
+    let status = status_label(view.status, interrupted);
+    print_data(&format!("{}  {}  {status}", view.run_id, view.name));
     if let Some(started) = &view.started_at {
         print_data(&format!("began {started}, took {}", format_duration(view.duration_ms)));
     }
     if let Some(reason) = set_aside {
         print_data(&format!("set aside: {reason}; {SET_ASIDE_HELP}"));
+    } else if interrupted {
+        print_data(&format!("no process is running it; `segue resume {}` resumes it", view.run_id));
     }
     print_data("");
     for step in &view.steps {

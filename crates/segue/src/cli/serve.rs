@@ -1,6 +1,6 @@
 //! `segue serve`
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,8 +37,14 @@ pub(super) struct ServeArgs {
     #[command(subcommand)]
     command: Option<ServeCommand>,
     /// The address and port to listen on [default: `server.listen`, else 127.0.0.1:7433]
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["host", "port"])]
     listen: Option<String>,
+    /// The address to listen on, with the port as configured: `127.0.0.1`, `0.0.0.0`, `localhost`
+    #[arg(long, value_name = "HOST", value_parser = parse_host)]
+    host: Option<IpAddr>,
+    /// The port to listen on, at the address as configured; 0 takes a free one
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
     /// Accept every request without a token; only on a loopback address
     #[arg(long, conflicts_with = "new_token")]
     no_token: bool,
@@ -133,10 +139,12 @@ fn listen_address(args: &ServeArgs, config: &Config) -> Result<SocketAddr, Exit>
         Err(Exit::Usage)
     };
     let listen = args.listen.as_deref().or(config.server.listen.as_deref()).unwrap_or(LISTEN);
-    let Some(at) = address(listen) else {
+    let Some(mut at) = address(listen) else {
         let help = "write an address and a port, such as `127.0.0.1:7433`";
         return refuse(&format!("`{listen}` is not an address"), help);
     };
+    at.set_ip(args.host.unwrap_or(at.ip()));
+    at.set_port(args.port.unwrap_or(at.port()));
     if args.new_token && config.server.token.is_some() {
         let help = "change `server.token`, or leave it out to have one generated";
         return refuse("`--new-token` has no effect: the configuration sets `server.token`", help);
@@ -198,6 +206,14 @@ fn address(listen: &str) -> Option<SocketAddr> {
     let port = listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
     let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     listen.parse().ok().or(here)
+}
+
+/// Parses a host. `localhost` is the only name: others would need a lookup.
+fn parse_host(host: &str) -> Result<IpAddr, String> {
+    match host {
+        "localhost" => Ok(Ipv4Addr::LOCALHOST.into()),
+        _ => host.parse().map_err(|_| "write an IP address, or `localhost`".to_owned()),
+    }
 }
 
 /// The certificate and key of `server.tls`.

@@ -4,13 +4,14 @@ mod changes;
 
 use clap::{Args, Subcommand};
 use segue_core::duration::format_duration;
+use segue_core::toolset::search;
 use segue_core::value::Value;
 use segue_core::view::explain::effect_label;
 use segue_runtime::engine::UnavailableTools;
 
 use super::call::report_unknown;
 use super::{Exit, Global, print_json, to_json};
-use crate::api::tools::{ToolDetails, ToolList, has_words};
+use crate::api::tools::{ToolDetails, ToolList};
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_status};
 
@@ -20,7 +21,7 @@ use crate::print::{escape_control, print_data, print_status};
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(super) struct ToolsArgs {
-    /// Filter by words: all occur in the name or the description
+    /// Search by words in names and descriptions: the best first, typos forgiven
     #[arg(long, value_name = "WORDS")]
     search: Option<String>,
     #[command(subcommand)]
@@ -29,7 +30,7 @@ pub(super) struct ToolsArgs {
 
 #[derive(Debug, Subcommand)]
 enum ToolsCommand {
-    /// Show one tool: parameters, effect, output schema and statistics
+    /// Show one tool: parameters, effect, schemas and statistics
     Show {
         /// The tool: its id or its short name
         id: String,
@@ -81,7 +82,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
         ));
     }
     let toolset = app.engine.toolset();
-    let found: Vec<_> = toolset.tools().filter(|tool| has_words(tool, words)).collect();
+    let found = search(toolset.tools(), words);
     if global.is_json() {
         let tools = found.iter().map(|tool| ToolDetails::from(&***tool)).collect();
         print_data(&to_json(&ToolList { tools }));
@@ -135,6 +136,8 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
             print_data(&format!("  {mark}{name}: {ty}  {words}"));
         }
     }
+    let json = serde_json::to_string_pretty(tool.input.json()).unwrap_or_default();
+    print_data(&format!("\ninput schema:\n{json}"));
     if let Some(shape) = stats.and_then(|stats| stats.output.as_ref()) {
         let json = serde_json::to_string_pretty(&shape.ty().to_schema()).unwrap_or_default();
         print_data(&format!("\noutput observed in {} calls:\n{json}", shape.samples()));

@@ -142,6 +142,8 @@ pub struct Config {
     pub servers_as_written: Value,
     /// The project's `.mcp.json`.
     pub project: Option<Project>,
+    /// The `.mcp.json` that is not read, because the configuration was named.
+    pub ignored_project: Option<IgnoredProject>,
     /// HTTP operations by name.
     pub http: BTreeMap<String, HttpConfig>,
     /// The most concurrent calls per source, which is the namespace of its tools.
@@ -226,6 +228,15 @@ pub struct Project {
     pub notes: Vec<String>,
 }
 
+/// A `.mcp.json` beside a named configuration, which stands alone.
+#[derive(Clone, Debug)]
+pub struct IgnoredProject {
+    /// The file.
+    pub file: PathBuf,
+    /// Its servers that the configuration does not have.
+    pub servers: Vec<Arc<str>>,
+}
+
 /// A configuration that cannot be used.
 #[derive(Debug)]
 pub enum ConfigError {
@@ -295,7 +306,9 @@ fn load_by(
     };
     let from_env = std::env::var_os("SEGUE_CONFIG").filter(|file| !file.is_empty());
     if let Some(file) = named.map(Path::to_owned).or_else(|| from_env.map(PathBuf::from)) {
-        return read_file(&file, false);
+        let mut loaded = read_file(&file, false)?;
+        loaded.config.ignored_project = ignored_project(&loaded.config);
+        return Ok(loaded);
     }
     let mut loaded = match discover(&["segue.yaml", "segue.yml"]) {
         Some(file) => {
@@ -326,6 +339,13 @@ fn load_by(
     let of_project: Vec<String> = of_project.flat_map(secrets::of_server).collect();
     loaded.config.secrets.extend(of_project);
     Ok(loaded)
+}
+
+/// The `.mcp.json` beside a named configuration, if it has servers that the configuration lacks.
+fn ignored_project(config: &Config) -> Option<IgnoredProject> {
+    let file = config.folder().join(".mcp.json");
+    let servers = servers::missing_names(&file, &config.servers_as_written);
+    (!servers.is_empty()).then_some(IgnoredProject { file, servers })
 }
 
 fn discover(names: &[&str]) -> Option<PathBuf> {

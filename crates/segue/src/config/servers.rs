@@ -98,6 +98,15 @@ impl ConfigReader<'_> {
     }
 }
 
+/// The names of the servers of a `.mcp.json` that a configuration does not have. A file that cannot be
+/// read has none.
+pub(super) fn missing_names(file: &Path, own: &Value) -> Vec<Arc<str>> {
+    let Ok(entries) = entries(file) else { return Vec::new() };
+    let members = entries.as_object().into_iter().flat_map(|members| members.iter());
+    let names = members.map(|(name, _)| name.clone());
+    names.filter(|name| own.get(name).is_none()).collect()
+}
+
 /// The servers of a project's `.mcp.json`. A server that cannot be used does not affect the others.
 /// Servers of `own`, those of `segue.yaml`, take precedence.
 pub(super) fn project(file: PathBuf, own: &Value, env: &dyn Fn(&str) -> Option<String>) -> Project {

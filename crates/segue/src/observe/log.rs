@@ -160,7 +160,7 @@ pub(super) fn log_update(
             let (tool, error) = (&*attempt.tool, outcome.error());
             tracing::debug!(
                 target: "segue::run", run_id, request_id, http_request_id, step, tool,
-                attempt = attempt.call.attempt, outcome = outcome.as_str(), error, duration_ms,
+                attempt = attempt.number, purpose = attempt.purpose_name(), outcome = outcome.as_str(), error, duration_ms,
                 "attempt ended"
             );
         }

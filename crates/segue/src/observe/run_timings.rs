@@ -28,6 +28,8 @@ struct OpenStep {
     began_ms: u64,
     /// Attempts so far, of any purpose; the run numbers its calls the same way.
     attempts: u32,
+    /// Attempts so far by purpose: work, rollback, probe.
+    by_purpose: [u32; 3],
     attempt: Option<Attempt>,
 }
 
@@ -42,6 +44,9 @@ pub struct Attempt {
     pub backend: Backend,
     /// Whether it works, rolls back or probes.
     pub purpose: Purpose,
+    /// The number of this attempt among those of its purpose, from 1. The first rollback of a step is
+    /// no second attempt of the step.
+    pub number: u32,
     /// When it was journaled, in milliseconds since 1970.
     pub began_ms: u64,
 }
@@ -191,7 +196,10 @@ impl RunTimings {
             None => (run.tool_name(node, candidate).into(), Backend::Local),
         };
         let call = CallId { node, attempt: open.attempts };
-        open.attempt = Some(Attempt { call, tool, backend, purpose, began_ms: at_ms });
+        let number = &mut open.by_purpose[purpose as usize];
+        *number += 1;
+        let number = *number;
+        open.attempt = Some(Attempt { call, tool, backend, purpose, number, began_ms: at_ms });
     }
 }
 

@@ -20,7 +20,7 @@ use opentelemetry_sdk::trace::{
 };
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::run::{CallId, NodeId, Run, SpanSubject, TraceContext};
+use segue_core::run::{NodeId, Run, SpanSubject, TraceContext};
 use segue_core::tool::Backend;
 use segue_core::view::RunStatus;
 use segue_runtime::tools::http;
@@ -275,7 +275,7 @@ impl SpanBuilder<'_> {
 
     fn attempt_span(&self, ended: &Attempt, outcome: SpanOutcome) -> Span {
         let Attempt { call, tool, backend, began_ms, .. } = ended;
-        let CallId { node, attempt } = *call;
+        let node = call.node;
         let short = tool.rsplit(':').next().unwrap_or(tool);
         let (name, is_mcp) = match backend {
             Backend::Mcp => (format!("tools/call {short}"), true),
@@ -289,7 +289,7 @@ impl SpanBuilder<'_> {
             KeyValue::new("gen_ai.tool.name", short.to_owned()),
             KeyValue::new("segue.tool.id", tool.to_string()),
             KeyValue::new("segue.step.path", self.run.path(node).to_string()),
-            KeyValue::new("segue.attempt", i64::from(attempt)),
+            KeyValue::new("segue.attempt", i64::from(ended.number)),
             KeyValue::new("segue.purpose", ended.purpose_name()),
         ]);
         if is_mcp {

@@ -118,9 +118,9 @@ fn configurations_are_checked_like_compositions() {
 #[test]
 fn completions_are_there_for_every_shell() {
     let world = World::new();
-    for shell in ["bash", "zsh", "fish"] {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = world.segue(&["completions", shell]).exits(0).stdout;
-        assert!(script.contains("segue") && script.contains("doctor"), "{shell}: {script}");
+        assert!(script.contains("SEGUE_COMPLETE"), "{shell}: {script}");
     }
 }
 

@@ -417,7 +417,7 @@ fn each_command_has_a_manual_page() {
     let world = World::new();
     world.segue(&["man", "--dir", "man"]).exits(0);
     let help = world.segue(&["--help"]).exits(0).stdout;
-    let commands = help.split("Commands:").nth(1).unwrap().split("Options:").next().unwrap();
+    let commands = help.split("Start:").nth(1).unwrap().split("Options:").next().unwrap();
     let names = commands.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
     let names: Vec<&str> = names.filter(|name| !name.is_empty() && *name != "help").collect();
     assert!(names.len() > 20, "{names:?}");

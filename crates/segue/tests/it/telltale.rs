@@ -121,10 +121,11 @@ fn a_secret_that_a_server_tells_goes_no_further() {
 #[test]
 fn every_surface_says_why_a_tool_is_not_there() {
     let (world, _) = trusting("start", true);
-    let why = "the MCP server `s` cannot be used: no handshake";
+    let why = "the MCP server `s` is down: no handshake";
     let told = |finding: &Json| {
         assert_eq!(finding["code"], "unknown-tool", "{finding}");
-        assert!(finding["help"].as_str().unwrap().contains(why), "{finding}");
+        assert!(finding["message"].as_str().unwrap().contains(why), "{finding}");
+        assert!(finding["help"].as_str().unwrap().contains("`segue doctor`"), "{finding}");
     };
     let checked = segue(&world, &["check", "c.yaml", "--json"]).exits(4).json();
     told(&checked["diagnostics"][0]);

@@ -35,8 +35,25 @@ use super::process_output::ProcessOutput;
 use crate::tools::command::{ENV_KEPT, Group, describe};
 use crate::tools::orphans;
 
-/// Environment variables that a server inherits in addition to those of a command.
-const ENV_KEPT_TOO: &[&str] = &["USER", "LOGNAME", "SHELL", "TERM"];
+/// Environment variables that a server inherits in addition to those of a command. Without the proxies
+/// and certificates of a company's network a server could not reach its own service.
+const ENV_KEPT_TOO: &[&str] = &[
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "all_proxy",
+    "no_proxy",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "NODE_EXTRA_CA_CERTS",
+];
 
 /// How long a server may take to exit after its stdin is closed, and after SIGTERM.
 pub(crate) const STDIO_END_MAX: [Duration; 2] =

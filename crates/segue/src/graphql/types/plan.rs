@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
 use segue_core::planner::{PlanOrigin, PlanState, PlannedCall, PlannedCalls, StoredPlan};
+use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView, Timestamp};
 
 use super::run::{Run, RunError, Status, shown};

@@ -183,7 +183,7 @@ impl AuthLayer {
     }
 
     /// Reads the body within its size and time.
-    async fn read(&self, headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
+    async fn read(&self, headers: &HeaderMap, mut body: Body) -> Result<Bytes, Problem> {
         if headers.contains_key(header::CONTENT_ENCODING) {
             let detail = "the body must not be compressed: send it without `Content-Encoding`";
             return Err(Problem::new(
@@ -199,12 +199,19 @@ impl AuthLayer {
             Problem::new(StatusCode::PAYLOAD_TOO_LARGE, Code::Limit, detail).closing()
         };
         if body.size_hint().lower() > bytes_max as u64 {
+            // Reading would ask a client that waits for `100 Continue` to send the body.
+            if !headers.contains_key(header::EXPECT) {
+                self.discard_excess(&mut body).await;
+            }
             return Err(too_large());
         }
-        let read = Limited::new(body, bytes_max).collect();
+        let read = Limited::new(&mut body, bytes_max).collect();
         match tokio::time::timeout(Duration::from_millis(limits.served_body_ms), read).await {
             Ok(Ok(body)) => Ok(body.to_bytes()),
-            Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => {
+                self.discard_excess(&mut body).await;
+                Err(too_large())
+            }
             Ok(Err(_)) => {
                 let detail = "the body could not be read";
                 Err(Problem::new(StatusCode::BAD_REQUEST, Code::Parse, detail).closing())
@@ -214,6 +221,21 @@ impl AuthLayer {
                 Err(Problem::new(StatusCode::REQUEST_TIMEOUT, Code::Timeout, detail).closing())
             }
         }
+    }
+
+    /// Reads on for a moment after a body was found too large. If the connection closed while the client
+    /// still sends, the client would see a reset and not the response.
+    async fn discard_excess(&self, body: &mut Body) {
+        let limits = self.service.limits();
+        let read = async {
+            let mut left = limits.served_excess_bytes_max;
+            while let Some(Ok(frame)) = body.frame().await {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                let Some(rest) = left.checked_sub(bytes) else { return };
+                left = rest;
+            }
+        };
+        let _ = tokio::time::timeout(Duration::from_millis(limits.served_excess_ms), read).await;
     }
 
     /// Authenticates a request, reads its body, and calls the next layer.

@@ -167,6 +167,15 @@ fn bodies_are_plain_json_of_their_shape() {
     let mut answer = String::new();
     let _ = stream.read_to_string(&mut answer);
     assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
+    // A client that sends all of a large body before it reads gets the response, not a reset.
+    let large = "x".repeat(20 * 1024 * 1024);
+    let headers = [("Authorization", &*bearer), is_json];
+    let request = served.request("POST", "/api/v1/compositions/validate", &headers, &large);
+    let mut stream = served.connect();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
 }
 
 /// Who is slow loses the connection, and not the others: half a header, half a body, nothing at all.

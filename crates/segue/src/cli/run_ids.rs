@@ -1,0 +1,97 @@
+//! Run ids as people write and read them: in full, shortened, or `last`.
+
+use std::sync::Arc;
+
+use segue_runtime::store::{RunQuery, RunRow};
+
+use super::error::store_error;
+use crate::api::error::Error;
+use crate::app::App;
+
+/// How many runs are searched for the beginning or the end of an id.
+const SEARCHED_MAX: usize = 10_000;
+
+/// The shortest id that a list shows.
+const SHORT_CHARS_MIN: usize = 8;
+
+/// How many ambiguous runs an error names.
+const NAMED_MAX: usize = 5;
+
+/// Ids are UUIDv7. Runs with the same first `SHORT_CHARS_MIN` characters started within 65.5 seconds; the
+/// rest allows for a run that starts some time after its id was made.
+const SAME_PREFIX_MS: u64 = 120_000;
+
+/// Finds a run by its id, the start or the end of its id, or `last`.
+pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, Error> {
+    let store = app.engine.store();
+    let exact: Arc<str> = text.into();
+    if store.run(&exact).await.map_err(store_error)?.is_some() {
+        return Ok(exact);
+    }
+    let limit = if text == "last" { 1 } else { SEARCHED_MAX };
+    let query = RunQuery { limit, ..RunQuery::default() };
+    let found = store.runs(&query).await.map_err(store_error)?;
+    let fits = |run: &&RunRow| {
+        text == "last" || run.run_id.starts_with(text) || run.run_id.ends_with(text)
+    };
+    let matching: Vec<&RunRow> = found.runs.iter().filter(fits).collect();
+    match &*matching {
+        [run] => Ok(run.run_id.clone()),
+        [] => Err(Error::not_found(format!("there is no run `{text}`; `segue runs` lists them"))),
+        several => Err(Error::invalid(ambiguous(text, several))),
+    }
+}
+
+fn ambiguous(text: &str, runs: &[&RunRow]) -> String {
+    let named = runs.iter().take(NAMED_MAX);
+    let named: Vec<String> = named.map(|run| format!("{} ({})", run.run_id, run.name)).collect();
+    let more = if runs.len() > NAMED_MAX { ", …" } else { "" };
+    format!("`{text}` means {} runs, write more of the id: {}{more}", runs.len(), named.join(", "))
+}
+
+/// How many characters of a listed id name that run and no other run of the store.
+pub(super) async fn short_length(app: &App, listed: &[RunRow]) -> Result<usize, Error> {
+    let Some(oldest) = listed.iter().map(|run| run.started_ms).min() else { return Ok(0) };
+    let since_ms = Some(oldest.saturating_sub(SAME_PREFIX_MS));
+    let query = RunQuery { since_ms, limit: SEARCHED_MAX, ..RunQuery::default() };
+    let near = app.engine.store().runs(&query).await.map_err(store_error)?;
+    let ids = near.runs.iter().chain(listed).map(|run| &*run.run_id);
+    Ok(distinct_length(ids.collect()))
+}
+
+/// How many characters tell these ids apart.
+fn distinct_length(mut ids: Vec<&str>) -> usize {
+    ids.sort_unstable();
+    ids.dedup();
+    let common = |pair: &[&str]| {
+        pair[0].chars().zip(pair[1].chars()).take_while(|(one, other)| one == other).count()
+    };
+    let shared = ids.windows(2).map(common).max();
+    let length = shared.map_or(0, |shared| shared + 1).max(SHORT_CHARS_MIN);
+    // A hyphen at the end would look like a mistake.
+    let ends_in_hyphen = ids.iter().any(|id| id.chars().nth(length - 1) == Some('-'));
+    length + usize::from(ends_in_hyphen)
+}
+
+/// The first characters of an id.
+pub(super) fn shortened(run_id: &str, length: usize) -> &str {
+    run_id.char_indices().nth(length).map_or(run_id, |(end, _)| &run_id[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_as_short_as_they_may_be() {
+        let length = |ids: &[&str]| distinct_length(ids.to_vec());
+        assert_eq!(length(&["0199d3a1-7c5e-7aaa", "0299d3a1-7c5e-7bbb"]), 8);
+        // The first difference is at the ninth character, which is a hyphen in both.
+        assert_eq!(length(&["0199d3a1-7c5e-7aaa", "0199d3a1-8c5e-7bbb"]), 10);
+        assert_eq!(length(&["0199d3a1-7c5e-7aaa", "0199d3a1-7c5e-7aab"]), 18);
+        assert_eq!(length(&["0199d3a1-7c5e-7aaa", "0199d3a1-7c5e-7aaa"]), 8);
+        assert_eq!(length(&["0199d3a1-7c5e-7aaa", "0199d3a1-7c5e-8bbb", "0199d3a2"]), 15);
+        assert_eq!(shortened("0199d3a1-7c5e", 8), "0199d3a1");
+        assert_eq!(shortened("short", 8), "short");
+    }
+}
