@@ -163,7 +163,7 @@ fn every_difference_is_found_with_its_line() {
 }
 
 #[test]
-fn a_call_that_nobody_answers_and_an_answer_that_nobody_asks_for_fail_a_strict_test() {
+fn a_call_without_an_answer_and_an_unused_answer_fail_a_strict_test() {
     let unanswered = "    tools:
       book: { returns: { id: b1, price: 70 } }
       cancel: { returns: {} }
@@ -195,7 +195,7 @@ fn time_is_only_counted() {
 }
 
 #[test]
-fn a_slow_answer_runs_into_the_time_limit_and_what_was_done_is_taken_back() {
+fn a_slow_answer_times_out_and_the_run_is_rolled_back() {
     let test = "tests:
   - name: t
     input: { to: Oslo }

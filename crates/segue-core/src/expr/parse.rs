@@ -574,7 +574,7 @@ mod tests {
     }
 
     #[test]
-    fn signs_that_nobody_sees_are_named() {
+    fn invisible_characters_are_named() {
         for (text, help) in [
             ("{{ a\u{a0}+ b }}", "it has U+00A0, a non-breaking space; write an ordinary space"),
             ("{{ a\u{200b} }}", "it has U+200B, a zero-width space; delete it"),

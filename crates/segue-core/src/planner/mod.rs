@@ -188,19 +188,19 @@ pub struct Conversation {
 impl Conversation {
     /// Starts a conversation with these tools, and returns the first action.
     pub fn start(
-        asked: PlanQuery,
+        query: PlanQuery,
         catalog: &Catalog,
         limits: Arc<Limits>,
     ) -> (Conversation, ConversationEffect) {
-        let shown = PromptTools::select(&asked.query, catalog, &limits);
-        let first = prompt::first_message(&asked.query, &shown);
+        let shown = PromptTools::select(&query.query, catalog, &limits);
+        let first = prompt::first_message(&query.query, &shown);
         let cost =
             PlanningCost { tools_shown: shown.count(), tools: shown.of, ..PlanningCost::default() };
         let mut conversation = Conversation {
             catalog: declared_only::with_closed_schemas(catalog),
             messages: vec![(Role::User, first.into())],
             failures: 0,
-            request: asked,
+            request: query,
             limits,
             cost,
         };
@@ -393,14 +393,14 @@ fn is_blocking(finding: &Diagnostic) -> bool {
 }
 
 /// The plan document of an answer.
-fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
+fn plan_document(query: &PlanQuery, answer: &ProposedPlan) -> Value {
     let text = |text: &Arc<str>| Value::String(text.clone());
     let mut members = vec![
         ("dialect", Value::from("plan")),
         ("name", Value::from("plan")),
-        ("query", text(&asked.query)),
-        ("requestId", text(&asked.request_id)),
-        ("planId", text(&asked.plan_id)),
+        ("query", text(&query.query)),
+        ("requestId", text(&query.request_id)),
+        ("planId", text(&query.plan_id)),
     ];
     if !answer.reasoning.trim().is_empty() {
         members.push(("reasoning", text(&answer.reasoning)));
@@ -429,11 +429,11 @@ fn in_execution_order(document: &Value, composition: &Composition) -> Value {
 }
 
 /// A copy of the plan for another request.
-pub fn copy_for_query(document: &Value, asked: &PlanQuery) -> Value {
+pub fn copy_for_query(document: &Value, query: &PlanQuery) -> Value {
     let Value::Object(members) = document else { return document.clone() };
     let mut members = (**members).clone();
     for (name, value) in
-        [("query", &asked.query), ("requestId", &asked.request_id), ("planId", &asked.plan_id)]
+        [("query", &query.query), ("requestId", &query.request_id), ("planId", &query.plan_id)]
     {
         members.insert(name.into(), Value::String(value.clone()));
     }

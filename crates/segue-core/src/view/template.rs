@@ -21,7 +21,7 @@ pub struct TemplateView {
     /// The composition; left out of lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub composition: Option<Value>,
-    /// What is known of it.
+    /// Its metadata and statistics.
     pub metadata: TemplateMetadata,
     /// What it needs.
     pub validation: TemplateValidation,
@@ -29,7 +29,7 @@ pub struct TemplateView {
     pub origin: TemplateOrigin,
 }
 
-/// What is known of a template.
+/// The metadata and statistics of a template.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TemplateMetadata {
     /// What kind of work it does.

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_a_wish_and_the_end_of_the_process_reach_an_evaluation() {
+    fn a_deadline_a_command_and_the_end_of_the_process_reach_an_evaluation() {
         let (all, interrupt) = (Arc::new(Evaluations::default()), Interrupt::default());
         let run_id: Arc<str> = "r".into();
         let evaluating = all.enter(&run_id, interrupt.clone(), u64::MAX);

@@ -243,7 +243,7 @@ impl Engine {
             None => None,
         };
         let request_id = request.request_id.clone();
-        let asked = PlanQuery {
+        let query = PlanQuery {
             query: request.query.clone(),
             request_id: request_id.unwrap_or_else(|| ids.stamped_id("req")),
             plan_id: ids.stamped_id("plan"),
@@ -257,30 +257,30 @@ impl Engine {
             }
             Reuse::Same => {
                 let offered =
-                    self.similar_plans_for(request.principal.as_ref(), &asked.query).await?;
+                    self.similar_plans_for(request.principal.as_ref(), &query.query).await?;
                 let mut offered = offered.into_iter();
-                offered.find(|record| is_same_query(&record.query, &asked.query))
+                offered.find(|record| is_same_query(&record.query, &query.query))
             }
         };
         let (document, origin, warnings) = match earlier {
             Some(earlier) => {
-                let document = copy_for_query(&earlier.document, &asked);
+                let document = copy_for_query(&earlier.document, &query);
                 (document, PlanOrigin::UsedBefore { plan_id: earlier.plan_id }, Vec::new())
             }
             None => {
                 let model = self.inner.model.as_ref().ok_or(PlanningError::NoModel)?;
                 let Proposal { document, cost, findings } =
-                    self.run_planner(&**model, asked.clone(), request.on_event).await?;
+                    self.run_planner(&**model, query.clone(), request.on_event).await?;
                 let warnings = findings.iter().filter(|f| f.severity == Severity::Warning);
                 let warnings = warnings.map(|finding| finding.message.as_str().into()).collect();
                 (document, model_origin(&**model, cost), warnings)
             }
         };
         let record = StoredPlan {
-            request_id: asked.request_id,
-            plan_id: asked.plan_id,
+            request_id: query.request_id,
+            plan_id: query.plan_id,
             version: 1,
-            query: asked.query,
+            query: query.query,
             state: PlanState::Pending,
             created_ms: now_ms(),
             origin,
@@ -298,12 +298,12 @@ impl Engine {
     async fn run_planner(
         &self,
         model: &dyn Model,
-        asked: PlanQuery,
+        query: PlanQuery,
         told: &(dyn Fn(PlanningEvent<'_>) + Sync),
     ) -> Result<Proposal, PlanningError> {
         let limits = self.inner.limits.clone();
         let (mut conversation, mut effect) =
-            Conversation::start(asked, &self.inner.catalog, limits);
+            Conversation::start(query, &self.inner.catalog, limits);
         let mut round = 0;
         let mut why: Arc<str> = "".into();
         loop {

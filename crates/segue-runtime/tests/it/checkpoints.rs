@@ -112,7 +112,7 @@ async fn without_a_match_the_manual_answers() {
 
 /// S0-56: deleting rolls back saving; restoring the same checkpoint rolls back deleting.
 #[tokio::test]
-async fn checkpoints_are_taken_back_and_put_back() {
+async fn checkpoints_are_deleted_and_restored_by_rollbacks() {
     let bench = Bench::new();
     assert_eq!(
         bench.tool("checkpoint_save").spec.rollback,

@@ -301,7 +301,7 @@ async fn a_command_that_takes_too_long_is_in_doubt_unless_it_only_reads() {
 }
 
 #[test]
-fn what_nobody_said_of_a_command_is_unknown() {
+fn the_effect_of_a_command_without_annotations_is_unknown() {
     let spec = |config: &CommandConfig| {
         tool("x", config, &Limits::default()).unwrap_or_else(|error| panic!("{error}")).spec
     };

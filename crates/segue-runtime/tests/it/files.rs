@@ -97,7 +97,7 @@ async fn a_replaced_file_keeps_its_rights() {
 
 /// S0-56: the declared rollback of each tool restores its change.
 #[tokio::test]
-async fn every_change_can_be_taken_back() {
+async fn every_change_can_be_rolled_back() {
     let bench = Bench::new();
     fs::write(bench.root().join("old.txt"), "a b").unwrap();
     let before = snapshot(&bench.root());

@@ -314,7 +314,7 @@ async fn retries_stay_within_the_budget() {
 /// C5: calls to a source that does not answer are paused; one call at a time probes it, and it is
 /// back as soon as it answers.
 #[tokio::test(start_paused = true)]
-async fn a_source_that_is_gone_is_left_alone() {
+async fn an_open_breaker_makes_no_calls() {
     let gone = Gone::default();
     let engine = engine(
         vec![tool("far:gone", READS, gone.clone())],

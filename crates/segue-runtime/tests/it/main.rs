@@ -7,9 +7,9 @@ mod addresses;
 mod backup;
 mod chains;
 mod checkpoints;
+mod code_tools;
 #[cfg(unix)]
 mod command;
-mod composed;
 mod damage;
 mod defects;
 mod durable;
@@ -27,7 +27,9 @@ mod http;
 mod mcp;
 #[cfg(unix)]
 mod mcp_http;
+mod planning;
 mod recover;
+mod run_commands;
 mod runners;
 mod server;
 #[cfg(unix)]
@@ -38,5 +40,3 @@ mod support;
 #[cfg(unix)]
 mod tasks;
 mod tools;
-mod wishes;
-mod words;

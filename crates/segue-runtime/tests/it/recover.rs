@@ -190,7 +190,7 @@ async fn ten_thousand_runs_recover_in_ten_seconds() {
 /// D4: a run whose tool is missing or has changed is not resumed. It can be cancelled all the same,
 /// and resumes where its tools are.
 #[tokio::test]
-async fn a_run_without_its_tools_is_left_alone() {
+async fn a_run_without_its_tools_is_not_resumed() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let (plan, journal) = interrupted(false).await;
     for run_id in ["one", "two"] {

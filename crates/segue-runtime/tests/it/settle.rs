@@ -304,11 +304,11 @@ async fn a_write_that_stays_silent_is_in_doubt() {
 #[tokio::test]
 async fn an_interrupted_run_ends_before_anything_is_worked_out() {
     let text = "name: poison\nsteps:\n  - { id: bad, set: { x: '{{ [][0].y }}' } }\noutput: '{{ bad.x }}'\n";
-    let wishes = [
+    let commands = [
         (RunCommand::Cancel { by: "ada".into() }, TakeOver::IfAbandoned),
         (RunCommand::RollBack { by: "ada".into() }, TakeOver::IfAbandoned),
     ];
-    for (wish, take_over) in wishes {
+    for (command, take_over) in commands {
         let before: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let engine = Engine::builder().store(before.clone()).build().0;
         let (plan, findings) = engine.plan(&Source::new("test.yaml", text));
@@ -324,7 +324,7 @@ async fn an_interrupted_run_ends_before_anything_is_worked_out() {
         store.release(&lease).await.unwrap();
         let engine = Engine::builder().store(store.clone()).build().0;
         let request =
-            ResumeRequest { command: wish, take_over, ..ResumeRequest::new(run_id.clone()) };
+            ResumeRequest { command: command, take_over, ..ResumeRequest::new(run_id.clone()) };
         let view = engine.resume(request).await.unwrap();
         assert_eq!(view.status, RunStatus::Cancelled, "{:?}", view.errors);
         assert_eq!(status(&view, "bad"), StepStatus::Skipped);

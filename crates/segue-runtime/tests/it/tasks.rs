@@ -85,7 +85,7 @@ async fn a_task_is_followed_to_its_end() {
 
 /// A task that times out, and one whose caller is dropped, is cancelled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_nobody_waits_for_is_cancelled() {
+async fn a_task_without_a_waiting_caller_is_cancelled() {
     for generation in GENERATIONS {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("received");
@@ -115,7 +115,7 @@ async fn a_task_that_nobody_waits_for_is_cancelled() {
 /// An interrupted run leaves its task running, so that the resumed run finds it; a step that timed
 /// out cancels its task.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_can_be_found_again_is_left_alone() {
+async fn a_task_that_can_be_looked_up_is_not_cancelled() {
     for generation in GENERATIONS {
         let folder = tempfile::tempdir().unwrap();
         for (step, cancelled) in

@@ -56,7 +56,7 @@ pub struct Error {
     details: Box<Details>,
 }
 
-/// What is known of an error.
+/// The parts of an error.
 #[derive(Debug)]
 pub struct Details {
     /// What the caller can do about it.
@@ -202,7 +202,7 @@ impl Error {
         self
     }
 
-    /// What is known of it.
+    /// Its parts.
     pub fn into_details(self) -> Details {
         *self.details
     }
@@ -378,7 +378,7 @@ impl From<PlanningError> for Error {
                 return Error::conflict(message).of_run(&run_id);
             }
             PlanningError::Executed { run_id, .. } => {
-                let help = "`again` executes it once more";
+                let help = "with `again` the plan is executed again";
                 return Error::conflict(message).of_run(&run_id).help(help);
             }
             PlanningError::InvalidPlan { text, findings, .. } => {

@@ -331,7 +331,7 @@ impl UpstreamServers {
         PreparedServers { upstream, listings, needed }
     }
 
-    /// Makes tools of listings. A tool whose definition changed since it was accepted is left out.
+    /// Makes tools of listings. A tool whose definition differs from the accepted one is left out.
     fn add_tools(&mut self, listings: &BTreeMap<Arc<str>, Listing>) {
         for (name, listing) in listings {
             let mut tools = self.servers[name].tools(listing);

@@ -86,7 +86,7 @@ pub(super) fn report_unknown(app: &App, error: EngineError, name: &str) -> Exit 
         return Exit::Unreachable;
     }
     if let Some(id) = app.engine.unavailable().changed_tool(name) {
-        let message = format!("`{id}` changed since it was accepted");
+        let message = format!("the definition of `{id}` differs from the accepted one");
         print_error(&message, Some(&UnavailableTools::change_help(id)));
         return Exit::Usage;
     }

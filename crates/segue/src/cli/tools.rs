@@ -77,7 +77,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     }
     for id in &app.upstream.changed {
         print_status(&format!(
-            "note: `{id}` changed since it was accepted: {}",
+            "note: the definition of `{id}` differs from the accepted one: {}",
             UnavailableTools::change_help(id)
         ));
     }

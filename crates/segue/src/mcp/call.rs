@@ -311,17 +311,17 @@ impl IncomingCall<'_> {
         let invalid = |message: String| ErrorData::invalid_params(message, None);
         let stored = self.service.stored(self.who, run_id).await;
         let stored = stored.map_err(|error| unknown_task(&error))?;
-        let mut wishes = Vec::new();
+        let mut commands = Vec::new();
         for question in stored.run.questions() {
             let Some(response) = responses.get(&*question.step) else { continue };
             let decision = questions::decision(&question, parse_reply(response), &self.person());
             let Some(Decision { granted, by, data }) = decision else { continue };
             let error = questions::data_error(&question, &data, &stored.plan).filter(|_| granted);
             error.map_or(Ok(()), |error| Err(invalid(error)))?;
-            wishes.push(RunCommand::Decide { question: question.id, granted, by, data });
+            commands.push(RunCommand::Decide { question: question.id, granted, by, data });
         }
-        for wish in wishes {
-            self.record(&stored.row.run_id, wish).await?;
+        for command in commands {
+            self.record(&stored.row.run_id, command).await?;
         }
         Ok(())
     }

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_elsewhere_is_read_when_somebody_looks() {
+    fn external_figures_are_read_on_each_request() {
         let metrics = metrics(2);
         metrics.count_request("getRun", 200, Duration::from_millis(20));
         metrics.count_refused();

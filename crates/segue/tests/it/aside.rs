@@ -81,7 +81,7 @@ fn a_run_that_is_set_aside_can_be_cancelled() {
 /// A server that is asked to stop did not crash: its runs are never set aside for that, however
 /// often.
 #[test]
-fn a_server_that_is_told_to_end_gives_its_runs_back() {
+fn a_server_that_ends_releases_its_runs() {
     let world =
         World::with("name: c\nsteps: [{ id: a, tool: sleep, parameters: { ms: 600000 } }]\n");
     let config = "compositions: ['c.yaml']\nlimits: { served_leave_ms: 50 }\n\
@@ -107,7 +107,7 @@ fn a_server_that_is_told_to_end_gives_its_runs_back() {
 /// A person who presses Ctrl-C twice ends the process by hand: the process gives its run back, and the
 /// next one does not take it for that of a process that died.
 #[test]
-fn a_second_interrupt_gives_the_run_back() {
+fn a_second_interrupt_releases_the_run() {
     let world = World::with("name: c\nsteps: [{ id: hold, tool: hold }]\n");
     let hold = "commands: { hold: { argv: [sh, -c, 'echo $$ > called; exec sleep 300'], \
                 destructive: false, idempotent: true } }\n";

@@ -56,7 +56,7 @@ fn limits_that_make_no_sense_are_said_to_be_wrong() {
 /// C5: a loop over a command that cannot be started is answered without starting it again and
 /// again; the run says that it could not be reached.
 #[test]
-fn a_source_in_trouble_is_left_alone() {
+fn a_source_with_an_open_breaker_is_not_called() {
     let world = World::with(
         "
 name: c

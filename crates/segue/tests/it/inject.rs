@@ -35,7 +35,7 @@ fn the_first_attempts_fail() {
 
 /// A fallback is not the tool that was made to fail.
 #[test]
-fn fallbacks_are_left_alone() {
+fn faults_are_not_injected_into_fallbacks() {
     let (_, view) = injected(0, &["fail=note"]);
     assert_eq!(step(&view, "note")["output"]["to"], "nobody");
 }

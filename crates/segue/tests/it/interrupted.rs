@@ -228,7 +228,7 @@ fn a_server_of_a_killed_segue_is_ended() {
 
 /// A run with a live owner is left alone, and the message says so.
 #[test]
-fn a_run_of_somebody_who_is_alive_is_left_alone() {
+fn a_run_with_a_live_owner_is_not_resumed() {
     let world = world(HOLD, HOLDING);
     let run = start(&world, &args(&["run", "c.yaml", "-q"]));
     lines(&world.path("pids"), 2);
@@ -290,7 +290,7 @@ const TOLD_WITHIN: Duration = Duration::from_secs(5 + 2);
 /// file is locked gets an error with advice within five seconds. Once the lock is free its run is
 /// taken, and the old owner writes nothing when it wakes.
 #[test]
-fn nobody_waits_long_for_an_owner_that_was_stopped() {
+fn a_command_does_not_wait_long_for_a_stopped_owner() {
     let world = world(BUSY, "");
     let run = start(&world, &args(&["run", "c.yaml"]));
     until(|| world.json(0, &args(&["runs", "--json"]))["runs"].get(0).cloned());
@@ -502,7 +502,7 @@ fn a_run_waits_for_space() {
 /// R1, D4: `resume --all` leaves runs alone whose tools are missing or not allowed here, and names
 /// them; where they are available it resumes them.
 #[test]
-fn runs_of_other_projects_are_left_alone() {
+fn runs_of_other_projects_are_not_resumed() {
     let world = world(
         "name: c\nsteps:\n  - { id: a, tool: work }\n  - { id: b, tool: work, depends_on: a }\n",
         "commands: { work: { argv: ['true'], read_only: true } }\n",

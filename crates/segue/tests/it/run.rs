@@ -682,7 +682,7 @@ fn what_was_typed_before_a_question_is_no_answer() {
 /// a terminal, and in the view of the waiting run.
 #[test]
 #[cfg(unix)]
-fn whoever_is_asked_sees_what_they_allow() {
+fn a_question_shows_what_a_yes_allows() {
     let world = marking(r#"{ n: "keep\u202Eeteled\u200B\x9B2J\x7F" }"#);
     let args = ["run", "c.yaml", "-q", "--config", "segue.yaml"];
     let said = at_a_terminal(&world, "n", &args).exits(3).stdout;
@@ -706,7 +706,7 @@ fn whoever_is_asked_sees_what_they_allow() {
 /// A run continues while a person is asked, and ends without an answer when it is too late for one.
 #[test]
 #[cfg(unix)]
-fn a_question_holds_up_nobody_else() {
+fn a_question_does_not_delay_other_steps() {
     let world = World::with(
         "name: c\noverwrites: [two.txt]\nsteps:\n  - { id: ask, approve: { message: 'Go on?' } }\n\
          \x20 - { id: one, tool: echo, parameters: { n: 1 } }\n\

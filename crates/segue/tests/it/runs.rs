@@ -152,7 +152,7 @@ fn an_answer_shows_its_question() {
 
 /// A1: a denial and a cancel record who made them, too.
 #[test]
-fn whoever_refuses_or_cancels_is_named() {
+fn the_person_who_refuses_or_cancels_is_named() {
     let world = World::with(ASK);
     for (words, what) in [("approve --deny", "refused `ask`"), ("cancel", "cancelled the run")] {
         world.run(3, &[]);
@@ -284,7 +284,7 @@ fn a_question_can_be_denied_and_a_waiting_run_cancelled() {
 
 /// Following a run ends when no process drives it.
 #[test]
-fn a_run_that_nobody_works_on_is_not_followed_for_ever() {
+fn a_run_without_an_owner_is_not_followed_for_ever() {
     let world = World::with(ASK);
     world.run(3, &[]);
     assert_eq!(world.json(3, &["runs", "show", "last", "--watch", "--json"])["status"], "waiting");
@@ -324,7 +324,7 @@ fn another_run_does_not_disturb_who_follows_one() {
 
 /// S7: a finished run is rolled back once, on request.
 #[test]
-fn a_finished_run_is_taken_back_by_hand() {
+fn a_finished_run_is_rolled_back_by_hand() {
     let world = World::with(NOTE);
     world.run(0, &[]);
     let back = world.segue(&["rollback", "last", "--json"]).exits(0).json();

@@ -2,11 +2,11 @@
 
 pub(crate) mod host;
 pub(crate) mod http;
+mod planning;
 mod real;
 mod undo;
 mod upstream;
 mod waiting;
-mod words;
 
 use std::fs;
 
@@ -596,7 +596,7 @@ fn a_killed_run_goes_on_at_the_next_start() {
 /// The store may be shared: a run whose tools are not ours is left as it is.
 #[cfg(unix)]
 #[test]
-fn a_run_of_another_project_is_left_alone() {
+fn a_run_of_another_project_is_not_resumed() {
     let nap = "name: nap\nsteps: [ { id: a, tool: echo, parameters: { n: 1 } }, { id: b, tool: 'command:nap', parameters: {}, depends_on: [a] } ]\n";
     let world = world("", &[("nap", nap), ("slow", SLOW)]);
     let theirs = CONFIG

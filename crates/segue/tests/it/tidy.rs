@@ -348,7 +348,7 @@ fn committed() -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_committed_is_text_that_belongs_to_nobodys_machine() {
+fn committed_files_are_text_without_paths_of_a_machine() {
     // In parts, so that this file passes its own test.
     let private = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
     let conflict = [concat!("<<<<", "<<< "), concat!(">>>>", ">>> ")];

@@ -174,7 +174,7 @@ fn guards_bound_what_runs() {
 
 /// A rollback that a tool declares is part of the tool, and stays allowed.
 #[test]
-fn what_was_done_is_taken_back_within_a_toolset() {
+fn a_rollback_stays_within_a_toolset() {
     let world = world();
     world.file(
         "c.yaml",

@@ -289,9 +289,8 @@ impl Connection {
             let mut request = ListToolsRequest::with_param(params);
             request.extensions.insert(slot.clone());
             let request = ClientRequest::ListToolsRequest(request);
-            let asked =
-                self.calls.request(request, &slot, RequestMetaObject::new(), patience).await;
-            match (asked, slot.answer()) {
+            let sent = self.calls.request(request, &slot, RequestMetaObject::new(), patience).await;
+            match (sent, slot.answer()) {
                 (Ok(()), Some(RpcAnswer::Result(raw))) => {
                     cursor = pages.add(raw, limits)?;
                     if cursor.is_none() {

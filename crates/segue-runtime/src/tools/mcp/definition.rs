@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_covers_fields_that_nobody_knows() {
+    fn a_pin_covers_unknown_fields() {
         let pin = |json: &str| listing(json).tools["t"].pin.clone();
         let plain = pin(r#"[{"name":"t","description":"d"}]"#);
         assert_eq!(plain, pin(r#"[{"description":"d","name":"t"}]"#));

@@ -48,14 +48,14 @@ impl TokenFile {
 
     fn read(&self) -> Option<StoredCredentials> {
         let text = std::fs::read_to_string(&self.file).ok()?;
-        let kept: SavedTokens = serde_json::from_str(&text).ok()?;
-        (kept.url == self.url).then_some(kept.credentials)
+        let saved: SavedTokens = serde_json::from_str(&text).ok()?;
+        (saved.url == self.url).then_some(saved.credentials)
     }
 
     /// Writes a temporary file and renames it, so that a reader never sees an incomplete one.
     fn write(&self, credentials: StoredCredentials) -> io::Result<()> {
-        let kept = SavedTokens { url: self.url.clone(), credentials };
-        let text = serde_json::to_string(&kept)?;
+        let saved = SavedTokens { url: self.url.clone(), credentials };
+        let text = serde_json::to_string(&saved)?;
         if let Some(folder) = self.file.parent() {
             std::fs::create_dir_all(folder)?;
         }

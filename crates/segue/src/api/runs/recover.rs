@@ -66,12 +66,12 @@ impl RunService {
     pub(super) fn resume(
         self: &Arc<RunService>,
         row: &RunRow,
-        wish: RunCommand,
+        command: RunCommand,
         take_over: TakeOver,
         policy: QuestionPolicy,
     ) -> Arc<RunHandle> {
-        let kept = self.registry.waiting_engine(&row.run_id);
-        let engine = kept.unwrap_or_else(|| self.engine_of(row.caller.as_ref()));
+        let waiting = self.registry.waiting_engine(&row.run_id);
+        let engine = waiting.unwrap_or_else(|| self.engine_of(row.caller.as_ref()));
         let (run_id, name) = (row.run_id.clone(), row.name.clone());
         let handle = Arc::new(RunHandle::new(run_id, name, None, policy, owner(row)));
         self.registry.add_resumed(&handle);
@@ -80,9 +80,9 @@ impl RunService {
             let name = metric_name(&engine, &driven.composition);
             let watch = observing.watch(&*driven, name, &RequestOrigin::default());
             let questions = QuestionConfirmer { handle: driven.clone() };
-            let only_resumes = wish == RunCommand::Resume;
+            let only_resumes = command == RunCommand::Resume;
             let request = ResumeRequest {
-                command: wish,
+                command: command,
                 take_over,
                 confirmer: &questions,
                 observer: &watch,

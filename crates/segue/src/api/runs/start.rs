@@ -166,11 +166,11 @@ pub async fn execute_plan(
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
     let mut start = StartRun { plan, input, context, options, policy, run_id, origin };
     if let Some(key) = call.key {
-        let asked = Value::object([
+        let keyed = Value::object([
             ("plan", Value::String(record.plan_id.clone())),
             ("described", fingerprint(request)),
         ]);
-        match idempotency::claim(service, who, key, &asked).await? {
+        match idempotency::claim(service, who, key, &keyed).await? {
             Claim::Started(run_id) => return repeated(service, who, &run_id, call.timeout).await,
             Claim::New(run_id) => {
                 // The plan was taken for this very run, which never started.

@@ -51,7 +51,7 @@ pub(super) fn diff(global: &Global, app: &App, what: Option<&str>) -> Exit {
         return Exit::Success;
     }
     if found.is_empty() {
-        print_status("no tool changed since it was accepted");
+        print_status("no definition differs from the accepted one");
     }
     for (server, change) in &found {
         let id = id(server, change);
@@ -85,7 +85,9 @@ pub(super) fn accept(global: &Global, app: &App, what: &[String]) -> Exit {
                 print_error(&format!("there is no MCP server and no tool `{what}`"), None);
                 return Exit::Usage;
             }
-            print_status(&format!("`{what}` has not changed since it was accepted"));
+            print_status(&format!(
+                "the definition of `{what}` does not differ from the accepted one"
+            ));
         }
         for (server, change) in found {
             server.accept(std::slice::from_ref(&change.tool));

@@ -7,11 +7,11 @@ use std::io::{Read as _, Write as _};
 
 use segue::graphql;
 
+use crate::planning::{Model, calls, good};
 use crate::rest::plans::planning;
 use crate::rest::served;
 use crate::served::{Served, TOKEN};
 use crate::support::{Json, json};
-use crate::words::{Model, calls, good};
 
 const PATH: &str = "/graphql";
 

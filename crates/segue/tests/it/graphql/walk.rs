@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::mcp::real_servers;
+use crate::planning::{Model, good};
 use crate::served::{Served, TOKEN};
 use crate::support::{SEGUE, World, copy_folder, repository};
-use crate::words::{Model, good};
 
 /// A command in a world where the clients and FastMCP are found.
 fn command(world: &World, program: &str) -> Command {

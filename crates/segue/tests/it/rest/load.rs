@@ -236,7 +236,7 @@ async fn paced(served: &Served, at: SocketAddr) -> Figures {
 /// much to another listener, so that only the server's own work is compared.
 #[test]
 #[ignore = "prints figures, for a release build: `just load`"]
-fn the_slow_and_the_deaf_disturb_nobody() {
+fn slow_and_stalled_clients_do_not_disturb_others() {
     let world = world("");
     let served = Served::start(&world, "memory", &[]);
     let at: SocketAddr = served.address.parse().unwrap();

@@ -3,9 +3,9 @@
 use segue_core::tool::hex_digest;
 
 use super::served;
+use crate::planning::{Model, calls, good, world};
 use crate::served::{Served, TOKEN};
 use crate::support::{Json, World, json};
-use crate::words::{Model, calls, good, world};
 
 const ASK: &str = "/api/v1/plans/ask";
 
@@ -146,7 +146,7 @@ fn a_request_has_versions() {
 
 /// D3: a plan and its request are visible only to their creator and to the administrator.
 #[test]
-fn a_plan_is_whoever_s_asked_for_it() {
+fn a_plan_belongs_to_the_principal_that_requested_it() {
     let model = Model::saying(&[&good().to_string()]);
     let world = world(&model);
     let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();

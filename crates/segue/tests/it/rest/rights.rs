@@ -362,7 +362,7 @@ fn a_tool_of_no_toolset_of_theirs_is_not_there() {
 
 /// D3: the session of an MCP client of the legacy era is not visible to any other principal.
 #[test]
-fn a_session_is_not_there_for_anybody_else() {
+fn a_session_is_hidden_from_other_principals() {
     let (_world, served) = served();
     let send = |who: &str, session: Option<&str>, message: &Json| {
         let bearer = format!("Bearer {who}-token");
@@ -471,7 +471,7 @@ fn a_run_stays_within_its_toolset() {
 
 /// A token is made up, shown once, and its entry lets its principal in.
 #[test]
-fn a_token_is_made_for_somebody() {
+fn a_token_is_made_for_a_principal() {
     let world = world(&principals());
     let args = ["--config", "segue.yaml", "serve", "token", "ci", "--rights", "read,run"];
     let made =

@@ -283,7 +283,7 @@ fn an_approval_has_its_form() {
 
 /// A run is cancelled, and its steps are rolled back on request.
 #[test]
-fn runs_are_ended_and_taken_back() {
+fn runs_are_cancelled_and_rolled_back() {
     let (world, served) = served("");
     let run_id = begin(&served, &one("sleep", &json!({ "ms": 60_000 })));
     let view = served.post(&format!("/api/v1/runs/{run_id}/cancel"), &json!(null)).is(200);

@@ -188,7 +188,7 @@ fn a_server_that_comes_late_is_taken_in() {
 /// The start does not wait long for a server that does not answer, nor twice, and not at all for
 /// one that was seen before.
 #[test]
-fn a_mute_server_keeps_nobody_waiting() {
+fn a_silent_server_delays_no_other_client() {
     let mute = world(&scripted("mute"), CALLS, "limits: { served_start_ms: 100 }\n");
     let unused = "name: c\nsteps: [{ id: a, tool: echo }]\n";
     let unused = world(&scripted("mute"), unused, "");

@@ -131,7 +131,7 @@ fn a_model_cannot_approve_its_own_calls() {
 
 /// A2: a question times out although no process drives the run, also in the next Segue.
 #[test]
-fn a_question_that_nobody_answers_has_its_time() {
+fn a_question_without_an_answer_times_out() {
     let text = "\
 name: ask
 steps: [{ id: ask, approve: { message: Sure?, timeout: 1s, on_timeout: approve } }]

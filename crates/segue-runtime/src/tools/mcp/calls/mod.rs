@@ -172,7 +172,7 @@ impl CallClient {
             return Err(RequestError::Unsent(why));
         };
         let text = request_line::call(id, calling, self.router.client_meta());
-        let asked = self.cancel_guard(RequestId::Number(id), &slot);
+        let guard = self.cancel_guard(RequestId::Number(id), &slot);
         let mut is_heard = true;
         match way {
             CallTransport::Pipes(input) => {
@@ -181,7 +181,7 @@ impl CallClient {
                     written.map_err(|error| error.to_string())?;
                     self.router.settled(&slot).await
                 });
-                self.wait(asked, answered, patience).await?;
+                self.wait(guard, answered, patience).await?;
             }
             CallTransport::Http(post) => {
                 let mut answered = Box::pin(async {
@@ -193,7 +193,7 @@ impl CallClient {
                     }
                     Ok(())
                 });
-                let waited = self.wait(asked, answered.as_mut(), patience).await;
+                let waited = self.wait(guard, answered.as_mut(), patience).await;
                 drop(answered);
                 if is_heard {
                     waited?;
@@ -302,11 +302,11 @@ impl CallClient {
     /// Waits until a request is answered; its slot holds the answer.
     async fn wait(
         &self,
-        mut asked: CancelGuard,
+        mut guard: CancelGuard,
         mut answered: Pin<&mut impl Future<Output = Result<(), String>>>,
         patience: Timeouts,
     ) -> Result<(), RequestError> {
-        let slot = asked.slot.clone();
+        let slot = guard.slot.clone();
         let begun = Instant::now();
         let (until, mut idle) = (begun + patience.total, begun + patience.idle);
         let outcome = loop {
@@ -322,7 +322,7 @@ impl CallClient {
                         idle = Instant::now() + patience.idle;
                         continue;
                     }
-                    Box::pin(asked.cancel()).await;
+                    Box::pin(guard.cancel()).await;
                     let time = if until <= idle { patience.total } else { patience.idle };
                     return Err(if slot.was_sent() {
                         RequestError::TimedOut(time)
@@ -332,7 +332,7 @@ impl CallClient {
                 }
             }
         };
-        asked.id = None;
+        guard.id = None;
         match (slot.answer(), outcome) {
             (Some(RpcAnswer::Lost(why)), _) if slot.was_sent() => {
                 Err(RequestError::NoAnswer(why.clone()))

@@ -297,7 +297,7 @@ fn a_question_for_all_calls_lists_their_arguments() {
 
 /// D3: checkpoints belong to their principal: those of others are not visible.
 #[test]
-fn checkpoints_are_not_there_for_anybody_else() {
+fn checkpoints_are_hidden_from_other_principals() {
     let world = world("");
     world.file(
         "lib/keep.yaml",

@@ -272,7 +272,7 @@ fn tokens_are_bounded() {
 }
 
 #[test]
-fn what_cannot_be_planned_asks_nobody() {
+fn a_request_that_cannot_be_planned_is_not_sent_to_the_model() {
     let limits = Arc::new(Limits { llm_query_bytes_max: 10, ..Limits::default() });
     let first = |query: &str, catalog: &Catalog| {
         let gone = unplanned(Conversation::start(asked(query), catalog, limits.clone()).1);

@@ -54,7 +54,7 @@ fn scripted(generation: &str, received: &str) -> Json {
 
 /// Both generations, with a server whose tasks outlive it.
 #[test]
-fn a_task_is_found_again_after_a_kill() {
+fn a_task_is_looked_up_after_a_kill() {
     for generation in ["core", "extension"] {
         let world = world("h:t", &scripted(generation, "received"));
         killed_while_it_waits(&world);
@@ -100,7 +100,7 @@ impl Drop for Ending {
 /// A real HTTP server, which continues while Segue is dead.
 fn python_server(world: &World, support: &str, answers: &str) -> (Ending, Json) {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let script = repository().join("crates/segue/tests/it/found/tasks_server.py");
+    let script = repository().join("crates/segue/tests/it/resumed_tasks/tasks_server.py");
     let mut command = Command::new(real_servers().join("python-1/bin/python"));
     command.arg(script).arg(port.to_string()).arg(world.folder()).args([support, answers]);
     let server = Ending(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
@@ -111,7 +111,7 @@ fn python_server(world: &World, support: &str, answers: &str) -> (Ending, Json) 
 
 /// The same with a server that the Python library makes, over HTTP.
 #[test]
-fn a_task_of_a_real_server_is_found_again_after_a_kill() {
+fn a_task_of_a_real_server_is_looked_up_after_a_kill() {
     let world = world("h:work", &Json::Null);
     let (_server, entry) = python_server(&world, "required", "json");
     world.file("segue.yaml", json!({ "mcpServers": { "h": entry } }).to_string());
@@ -125,7 +125,7 @@ fn a_task_of_a_real_server_is_found_again_after_a_kill() {
 /// The same with another Segue as the server, which exits when its stdin closes: its run resumes
 /// from its journal, and the task is found in it.
 #[test]
-fn a_task_of_another_segue_is_found_again_after_a_kill() {
+fn a_task_of_another_segue_is_looked_up_after_a_kill() {
     let args = json!(["--config", "inner/segue.yaml", "--store", "sqlite:inner.db", "mcp"]);
     let world = world("h:slow", &json!({ "command": SEGUE, "args": args }));
     world.file(

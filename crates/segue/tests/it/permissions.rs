@@ -109,7 +109,7 @@ fn call(world: &World, tool: &str, path: &str) -> Done {
 /// D1: no file tool changes what Segue reads or keeps, however its path is written.
 #[test]
 #[cfg(unix)]
-fn no_file_tool_changes_what_is_segues_own() {
+fn no_file_tool_changes_files_of_segue() {
     let world = everything_below_the_root();
     let before = contents(&world.folder());
     let mut wrong = Vec::new();
@@ -220,7 +220,7 @@ const GRANTS: &[(&str, &str)] = &[
 /// D2: each part of a found configuration that grants reach waits for trust, is shown by `trust`, and
 /// asks anew once it is changed.
 #[test]
-fn everything_that_grants_reach_waits_for_trust() {
+fn every_setting_that_grants_access_needs_trust() {
     for (part, text) in GRANTS {
         let world = World::found();
         world.file("segue.yaml", text);
@@ -388,7 +388,7 @@ fn overwriting_asks_unless_the_operator_said_that_it_may() {
 /// D1: what a composition says of itself counts for the operator's only: not for one that a caller brings,
 /// nor for one of a configuration that was merely found.
 #[test]
-fn nobody_consents_for_others() {
+fn a_principal_cannot_consent_for_others() {
     let text = format!("overwrites: ['**']\n{WRITES}");
     let world = World::new();
     world.file(

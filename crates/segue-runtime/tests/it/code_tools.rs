@@ -444,7 +444,7 @@ async fn a_failure_after_a_change_is_not_retried() {
 
 /// A part still in flight when the code fails leaves the whole in doubt.
 #[tokio::test]
-async fn a_part_that_was_left_alone_is_in_doubt() {
+async fn a_part_that_was_given_up_is_in_doubt() {
     let begun = Arc::new(Notify::new());
     let begins = begun.clone();
     let hanging = code("hangs", &[], move |_, _| {

@@ -14,7 +14,7 @@ const CANARY: &str = "canary-7f3a9b-5d";
 const CALLS: &str = "name: tell\nsteps:\n  - { id: a, tool: 's:t' }\noutput: '{{ a }}'\n";
 
 fn script() -> String {
-    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/telltale.py");
+    let script = repository().join("crates/segue-runtime/tests/fixtures/mcp/leaking.py");
     script.display().to_string()
 }
 
@@ -68,7 +68,7 @@ fn segue(world: &World, args: &[&str]) -> Done {
 /// D2, reliability.md row 21: a secret that a server leaks, in whatever form, goes no further: not
 /// to the command line, the journal, the record, MCP or REST.
 #[test]
-fn a_secret_that_a_server_tells_goes_no_further() {
+fn a_secret_in_the_answer_of_a_server_is_redacted() {
     let modes = ["start", "fails", "refuses", "dies", "asks", "lists", "http_start", "http_call"];
     for (n, mode) in modes.into_iter().enumerate() {
         let (world, _at) = trusting(mode, n % 2 == 0);
@@ -119,7 +119,7 @@ fn a_secret_that_a_server_tells_goes_no_further() {
 /// A tool whose server cannot be used is not simply unknown: every surface says what is wrong with the
 /// server, in the same words.
 #[test]
-fn every_surface_says_why_a_tool_is_not_there() {
+fn every_surface_says_why_a_tool_is_unavailable() {
     let (world, _) = trusting("start", true);
     let why = "the MCP server `s` is down: no handshake";
     let told = |finding: &Json| {

@@ -85,7 +85,7 @@ pub(crate) fn good() -> Json {
 /// A world with the blog server and this model.
 pub(crate) fn world(model: &Model) -> World {
     let world = World::new();
-    let script = repository().join("crates/segue/tests/it/words/blogs.py");
+    let script = repository().join("crates/segue/tests/it/planning/blogs.py");
     let server = json!({"command": "python3", "args": [script.display().to_string(), "calls"]});
     let llm = json!({"base_url": model.url(), "model": "small-1",
                      "api_key": "${MODEL_KEY:-}"});
@@ -107,7 +107,7 @@ pub(crate) fn calls(world: &World) -> Vec<Json> {
 /// S4-04, S4-05, S4-06, S4-08, S4-09, S4-36, S4-37, S4-39, S4-48, S4-49, S4-56, S4-57: the walk-through of the
 /// seed, over MCP: planned by one process, executed by another, looked at by a third.
 #[test]
-fn an_author_and_then_a_blog() {
+fn a_request_is_planned_executed_and_reused() {
     let model = Model::saying(&[&good().to_string()]);
     let world = world(&model);
     let planned = segue(&world, &["plan", "--ask", QUERY, "--json"]).exits(0).json();
@@ -205,7 +205,7 @@ fn a_plan_is_shown_and_saved() {
 
 /// A tool that talks a model into calling it gets no further than the plan that a person sees.
 #[test]
-fn what_a_tool_talks_a_model_into_still_asks() {
+fn a_destructive_call_of_a_plan_asks_for_confirmation() {
     let fooled = json!({
         "reasoning": "The tool says so.",
         "tools": [{"name": "wipe", "parameters": {}, "dependsOn": null}],
@@ -229,7 +229,7 @@ fn what_a_tool_talks_a_model_into_still_asks() {
 }
 
 #[test]
-fn an_answer_that_is_never_a_plan_ends_with_what_is_wrong() {
+fn planning_ends_with_the_findings_of_the_last_answer() {
     let model = Model::saying(&["I think you should create an author."]);
     let world = world(&model);
     let done = segue(&world, &["plan", "--ask", QUERY, "--json"]).exits(1);
@@ -262,7 +262,7 @@ fn without_a_model_it_is_said_how_to_get_one() {
 
 /// D1: a key is sent nowhere because of a configuration that was merely found.
 #[test]
-fn a_model_that_was_merely_found_is_not_asked() {
+fn a_model_of_an_untrusted_configuration_is_not_called() {
     let model = Model::saying(&[
         r#"{"tools": [{"name": "echo", "parameters": {"a": 1}}], "executionOrder": ["echo"]}"#,
     ]);

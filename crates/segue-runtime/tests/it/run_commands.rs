@@ -55,7 +55,7 @@ const WAITS: &str = "name: c\nsteps: [{ id: rest, wait: 1h }]\n";
 
 /// A4: a cancel reaches a run that another process drives, and one that this process drives.
 #[tokio::test(start_paused = true)]
-async fn a_cancel_reaches_whoever_drives_the_run() {
+async fn a_cancel_reaches_the_process_that_drives_the_run() {
     for from_here in [false, true] {
         let (here, there, store) = two();
         let asks = async {
@@ -102,7 +102,7 @@ async fn a_question_is_answered_from_elsewhere() {
 
 /// The run has no owner: the command is removed, and the sender may resume the run.
 #[tokio::test(start_paused = true)]
-async fn a_run_that_nobody_drives_is_left_to_whoever_asks() {
+async fn a_command_to_a_run_without_an_owner_is_not_sent() {
     let (here, there, store) = two();
     let text = "name: c\nsteps: [{ id: ask, approve: { message: Sure? } }]\n";
     let (plan, _) = here.plan(&Source::new("c.yaml", text));
@@ -176,7 +176,7 @@ async fn an_answer_that_comes_too_late_changes_nothing() {
 /// C1: an owner that hangs receives nothing, and the sender gets an error. A stored command applies
 /// first when another process resumes the run.
 #[tokio::test(start_paused = true)]
-async fn a_word_to_somebody_who_hangs() {
+async fn a_command_to_an_owner_that_hangs_is_withdrawn() {
     let (here, there, store) = two();
     let (plan, _) = here.plan(&Source::new("c.yaml", WAITS));
     let run_id: Arc<str> = "hangs".into();

@@ -19,7 +19,7 @@ fn lines<'a>(text: &'a str, heads: &[&str]) -> Vec<&'a str> {
 /// S0-45: validation, planning, execution, error handling and aggregation are reported in this
 /// order.
 #[test]
-fn a_run_tells_what_it_goes_through() {
+fn the_phases_of_a_run_are_printed() {
     let told = World::with(FAILS).segue(&["run", "c.yaml", "-v", "-i", "text=ink"]).exits(1).stderr;
     let heads =
         ["validated:", "planned:", "executes:", "handles an error:", "rolls back", "aggregates"];
@@ -35,7 +35,7 @@ fn a_run_tells_what_it_goes_through() {
 
 /// S4-27, S4-55: what a step was called with, as it is written and as it was resolved.
 #[test]
-fn raw_and_resolved_parameters_are_told() {
+fn raw_and_resolved_parameters_are_printed() {
     let told = World::with(FAILS).segue(&["run", "c.yaml", "-v", "-i", "text=ink"]).exits(1).stderr;
     let told = lines(&told, &["  written", "  given"]);
     assert_eq!(told[0], r#"  written {"content":"about {{ input.text }}"}"#);
@@ -74,7 +74,7 @@ fn with_config(world: &World, args: &[&str]) -> Done {
 
 /// S0-19, S0-42, S0-46, S4-14: what is wrong anywhere stops a document before its first call.
 #[test]
-fn what_does_not_pass_the_check_calls_nothing() {
+fn a_composition_with_errors_calls_nothing() {
     let works = marking("name: x\nsteps: [{ id: a, tool: mark }]\n");
     with_config(&works, &["run", "c.yaml"]).exits(0);
     assert!(works.path("marked").exists());

@@ -1,8 +1,8 @@
 //! Plans from natural language for a host: created, read, executed once.
 
 use super::host::{Host, error, value};
+use crate::planning::{Model, calls, good, world};
 use crate::support::{Json, World, json};
-use crate::words::{Model, calls, good, world};
 
 /// S4-09: the same operations for a host; what is asked for is a plan first and a run later.
 #[test]
