@@ -169,7 +169,9 @@ impl Subject {
         ];
         let through = |way: &&dyn Fn() -> Outcome| {
             let mut outcome = way();
-            outcome.insert("calls", calls(&self.world));
+            if !outcome.is_empty() {
+                outcome.insert("calls", calls(&self.world));
+            }
             outcome
         };
         ways.iter().map(through).collect()
@@ -384,7 +386,8 @@ fn row(run: Run) -> (String, Vec<String>) {
                 carried.push("DIFFERS");
             }
         }
-        cells.push(carried.join(", "));
+        let carried = if carried.is_empty() { "–".to_owned() } else { carried.join(", ") };
+        cells.push(carried);
     }
     let status = cli["status"].as_str().unwrap_or_default();
     let result = match (cli.get("output"), cli.get("codes")) {
@@ -473,7 +476,7 @@ fn section(title: &str, table: &str) {
     const HEAD: &str = "# Every run through every surface\n\n\
         Each cell names what the surface carries and what is the same as on the command line: `calls` of the tools,\n\
         `output`, `results` by output key, `result` in the format of the dialect, `status`, `errors`. `just gen` writes this\n\
-        page; a test fails when it is not current, or when a value differs.\n";
+        page; a test fails when it is not current, or when a value differs. `–`: not tried there, or refused by the check.\n";
     static PAGE: Mutex<()> = Mutex::new(());
     let _one_at_a_time = PAGE.lock().unwrap();
     let text = fs::read_to_string(page()).unwrap_or_default();
