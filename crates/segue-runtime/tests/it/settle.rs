@@ -323,8 +323,7 @@ async fn an_interrupted_run_ends_before_anything_is_worked_out() {
         let lease = store.create(run, begun).await.unwrap();
         store.release(&lease).await.unwrap();
         let engine = Engine::builder().store(store.clone()).build().0;
-        let request =
-            ResumeRequest { command: command, take_over, ..ResumeRequest::new(run_id.clone()) };
+        let request = ResumeRequest { command, take_over, ..ResumeRequest::new(run_id.clone()) };
         let view = engine.resume(request).await.unwrap();
         assert_eq!(view.status, RunStatus::Cancelled, "{:?}", view.errors);
         assert_eq!(status(&view, "bad"), StepStatus::Skipped);
