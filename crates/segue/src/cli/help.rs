@@ -102,7 +102,7 @@ mod tests {
         let mut commands: Vec<&str> = command
             .get_subcommands()
             .filter(|it| !it.is_hide_set())
-            .map(|it| it.get_name())
+            .map(clap::Command::get_name)
             .collect();
         grouped.sort_unstable();
         commands.sort_unstable();
