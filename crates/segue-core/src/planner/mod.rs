@@ -392,6 +392,9 @@ fn is_blocking(finding: &Diagnostic) -> bool {
     }
 }
 
+/// How many calls of a plan from words may run together.
+const TOGETHER_MAX: u32 = 8;
+
 /// The plan document of an answer.
 fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
     let text = |text: &Arc<str>| Value::String(text.clone());
@@ -407,6 +410,10 @@ fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
     }
     members.push(("tools", answer.tools.clone()));
     members.push(("executionOrder", answer.order.clone()));
+    if let Some(count) = answer.max_concurrency.filter(|count| *count > 1) {
+        let count = count.min(u64::from(TOGETHER_MAX));
+        members.push(("max_concurrency", Value::from(count)));
+    }
     Value::object(members)
 }
 
