@@ -60,7 +60,9 @@ pub enum Role {
 /// The messages for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// The messages, in order. The instructions come before them.
+    /// What the model is to do; comes before the messages. It never contains external text.
+    pub instructions: &'static str,
+    /// The messages, in order.
     pub messages: Vec<(Role, Arc<str>)>,
     /// The maximum length of its answer, in tokens.
     pub answer_tokens_max: usize,
@@ -249,7 +251,8 @@ impl Conversation {
             let help = "`llm_tokens_max` is the limit of one request";
             return self.give_up(message, Some(help), Vec::new());
         }
-        ConversationEffect::Ask(Prompt { messages: self.messages.clone(), answer_tokens_max })
+        let (instructions, messages) = (INSTRUCTIONS, self.messages.clone());
+        ConversationEffect::Ask(Prompt { instructions, messages, answer_tokens_max })
     }
 
     fn model_failed(&mut self, failure: &Failure, entropy: u64) -> ConversationEffect {
