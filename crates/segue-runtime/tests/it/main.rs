@@ -32,6 +32,7 @@ mod runners;
 mod server;
 #[cfg(unix)]
 mod settle;
+mod skills;
 mod sqlite;
 mod stores;
 mod support;
