@@ -8,6 +8,10 @@ check:
 test *ARGS:
     cargo test --workspace {{ARGS}}
 
+# Line coverage of the tests, which must be at least 85 %. Needs cargo-llvm-cov and rustup's llvm-tools
+coverage *SCOPE="--workspace":
+    cargo llvm-cov --summary-only --fail-under-lines 85 {{SCOPE}}
+
 # Random compositions in random worlds
 sim SEEDS="100000":
     SEGUE_SIM_SEEDS={{SEEDS}} cargo test --release --package segue-core --test sim -- --nocapture

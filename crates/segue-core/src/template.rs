@@ -41,6 +41,13 @@ pub struct UsageStats {
     pub p50_ms: Option<u64>,
 }
 
+impl UsageStats {
+    /// Finished runs that succeeded.
+    pub fn successes(&self) -> u64 {
+        self.runs.saturating_sub(self.failures)
+    }
+}
+
 /// The origin of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]

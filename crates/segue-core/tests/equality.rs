@@ -142,7 +142,7 @@ fn every_dialect_makes_the_same_calls() {
 }
 
 /// SX-01: a plan and a composition with the same meaning compile to the same plan, and so do a
-/// chain and a program; their views have the same steps, tools and effects.
+/// chain and a program; the views of all dialects have the same steps, tools and effects.
 #[test]
 fn the_same_words_in_two_dialects_are_one_plan() {
     let (composition, plan) = (plan_of("composition.yaml", COMPOSITION), plan_of("p.json", PLAN));
@@ -157,6 +157,9 @@ fn the_same_words_in_two_dialects_are_one_plan() {
     };
     assert_eq!(steps(&composition), steps(&plan));
     assert_eq!(steps(&composition), steps(&chain));
+    let skill = SKILL.replace("a_author", "createAuthor").replace("b_blog", "createBlog");
+    let skill = plan_of("skill.yaml", &skill.replace("c_comment", "createComment"));
+    assert_eq!(steps(&composition), steps(&skill));
     let mut changed = plan_of("p.json", &PLAN.replace("Hello", "Goodbye"));
     assert_ne!(composition.hash(), changed.hash());
     changed = plan_of("p.json", &PLAN.replace("\"name\": \"publish\"", "\"name\": \"other\""));

@@ -36,8 +36,8 @@ fn planned(text: &str) -> (Vec<String>, Option<Arc<Plan>>) {
     (findings.collect(), made.map(Arc::new))
 }
 
-/// S2-39, S2-48, S2-49, S2-50, S2-56: many threads check guards at once and get the same findings
-/// for the same skill every time; no state leaks to another skill.
+/// S2-39, S2-56: many threads compile the same skill at once and get the same findings every time;
+/// no state leaks to another skill.
 #[test]
 fn guards_say_the_same_of_the_same_skill() {
     let refused = SKILL.replace("max_steps: 3", "max_steps: 2").replace(", 'builtin:sleep'", "");

@@ -125,7 +125,7 @@ fn findings(prompt: &Prompt) -> String {
     told["findings"].as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// S4-10, S4-11, S4-13, S4-19: the walk-through of the seed, planned in one round.
+/// S4-10, S4-11, S4-19: the walk-through of the seed, planned in one round.
 #[test]
 fn a_good_answer_is_a_plan() {
     let (mut conversation, first) = begin(Limits::default());
@@ -151,8 +151,8 @@ fn a_good_answer_is_a_plan() {
     assert_eq!(copy["tools"], document["tools"]);
 }
 
-/// S4-14, S4-15, S4-18, S4-21, S4-22: every error of an answer is sent back, and the next answer
-/// fixes it.
+/// S4-13, S4-14, S4-15, S4-18, S4-21, S4-22: every error of an answer is sent back, and the next
+/// answer fixes it.
 #[test]
 fn what_is_wrong_is_told_and_mended() {
     let cycle = json!([
@@ -165,6 +165,9 @@ fn what_is_wrong_is_told_and_mended() {
         (with("/tools/0/name", json!("same")), "ambiguous-tool: "),
         (with("/tools/0/parameters", json!({"name": "A", "age": 3})), "unknown-parameter: "),
         (with("/tools/0/parameters", json!({})), "missing-parameter: "),
+        (r#"{"executionOrder": []}"#.to_owned(), "llm: "),
+        (r#"["createAuthor"]"#.to_owned(), "llm: "),
+        (with("/tools", json!("createAuthor")), "llm: "),
         (with("/tools/0/parameters/name", json!(7)), "type-mismatch: "),
         (with("/tools/1/parameters/authorId", json!("{{createAuthor.id}}")), "unknown-path: "),
         (with("/tools/1/parameters/authorId", json!("{{createAuthor.zzzzzz}}")), "unknown-path: "),

@@ -112,6 +112,25 @@ fn a_failed_chain_has_the_error_of_its_step() {
     assert!(at(last, "error").get("message").is_some());
 }
 
+/// S1-57: the wrapper has these fields and no others, after a success and after a failure.
+#[test]
+fn the_wrapper_of_a_chain_has_five_fields() {
+    for (name, tool, status, executed) in [
+        ("chain-seed-echo", "echo_chain_demo", "success", 3),
+        ("chain-seed-resilient-nothing-works", "resilient_workflow", "failure", 2),
+    ] {
+        let result = result_of(name);
+        let fields: Vec<&str> = result.as_object().unwrap().keys().map(|name| &**name).collect();
+        assert_eq!(fields, ["tool", "status", "chain_id", "steps_executed", "data"], "{name}");
+        assert_eq!(at(&result, "tool"), &Value::from(tool));
+        assert_eq!(at(&result, "status"), &Value::from(status), "{name}");
+        assert_eq!(at(&result, "chain_id"), &Value::from("chain"), "{name}");
+        assert_eq!(at(&result, "steps_executed"), &Value::from(executed), "{name}");
+        assert_eq!(at(&result, "data.chain_id"), at(&result, "chain_id"), "{name}");
+        assert_eq!(at(&result, "data.steps_executed"), &Value::from(executed), "{name}");
+    }
+}
+
 /// S2-54, S2-55, S2-60: partial results and the failed step, with an error that has a kind.
 #[test]
 fn a_skill_returns_what_it_did_and_the_step_that_failed() {
@@ -144,6 +163,9 @@ fn a_plan_has_execution_results() {
     assert_eq!(at(&failed, "executionResults.errors.0.step"), &Value::from("createBlog"));
     assert_eq!(at(&failed, "executionResults.outputs.createAuthor._id"), &Value::from("a1"));
     assert_eq!(at(&failed, "executionResults.results.0.toolName"), &Value::from("createAuthor"));
+    assert_eq!(at(&failed, "executionResults.results.0.success"), &Value::Bool(true));
+    assert_eq!(at(&failed, "executionResults.results.0.output._id"), &Value::from("a1"));
+    assert_eq!(at(&failed, "executionResults.results.1.success"), &Value::Bool(false));
     assert_eq!(at(&failed, "executionResults.results").as_array().unwrap().len(), 2);
     let kept = result_of("plan-unresolved");
     assert_eq!(at(&kept, "executionResults.warnings").as_array().unwrap().len(), 4);

@@ -211,7 +211,9 @@ fn filtering_gives_another_toolset() {
 #[test]
 fn toolsets_are_read_by_many_threads() {
     fn is_shared<T: Send + Sync + 'static>(_: &T) {}
-    let toolset = built(|builder| builder.filter(Filter::Custom(Predicate::new(|_| true))));
+    let custom = Predicate::new(|_| true);
+    is_shared(&custom);
+    let toolset = built(|builder| builder.filter(Filter::Custom(custom)));
     is_shared(&toolset);
     std::thread::scope(|scope| {
         for _ in 0..4 {

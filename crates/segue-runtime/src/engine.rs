@@ -400,7 +400,7 @@ impl Engine {
     fn build_toolset(&self, toolset: ToolsetBuilder) -> Toolset {
         let own = self.toolset();
         let made = toolset.from_tools(own.tools().cloned()).build();
-        made.expect("tools are a source").bounded_by(own.guards())
+        made.expect("tools are a source").bounded_by(&own)
     }
 
     /// The known tools.

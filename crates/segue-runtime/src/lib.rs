@@ -33,6 +33,7 @@ pub mod inject;
 pub mod library;
 pub mod llm;
 pub mod recorder;
+pub mod skills;
 pub mod store;
 pub mod tools;
 pub mod wrap;

@@ -161,8 +161,9 @@ impl Library {
         }
     }
 
-    /// The templates that match these words, the best first; without words all of them, by id. The
-    /// views leave out the compositions.
+    /// The templates that match these words, the best first; without words all of them, by id. Of
+    /// templates that match equally well, those that succeeded more often come first. The views
+    /// leave out the compositions.
     pub async fn list(&self, words: &str) -> Result<Vec<TemplateView>, LibraryError> {
         let words: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
         let templates = self.stored_templates().await?;
@@ -170,8 +171,12 @@ impl Library {
             .into_iter()
             .filter_map(|stored| Some((stored.template.search_score(&words)?, stored)))
             .collect();
-        found.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
         let usage = self.usage().await?;
+        let successes = |stored: &StoredTemplate| match words.as_slice() {
+            [] => 0,
+            _ => usage.of(&stored.template).successes(),
+        };
+        found.sort_by_key(|(weight, stored)| std::cmp::Reverse((*weight, successes(stored))));
         let views = found.into_iter().map(|(_, stored)| {
             let view = stored.view(&self.engine, &usage);
             TemplateView { composition: None, ..view }

@@ -40,8 +40,12 @@ pub struct Compiled {
 impl Compiled {
     /// Whether a finding is an error, which prevents running.
     pub fn has_errors(&self) -> bool {
-        self.diagnostics.iter().any(|finding| finding.severity == Severity::Error)
+        has_errors(&self.diagnostics)
     }
+}
+
+fn has_errors(findings: &[Diagnostic]) -> bool {
+    findings.iter().any(|finding| finding.severity == Severity::Error)
 }
 
 /// Compiles a text against the tools of a catalog.
@@ -84,7 +88,18 @@ fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled
     diagnostics.extend(check::attach_tools(&mut composition, source, catalog));
     diagnostics.extend(check::check(&composition, source, tree));
     diagnostics.extend(check::check_order(&composition, document));
+    // Guards of a program see compositions that are sound otherwise, with all tools resolved.
+    if !has_errors(&diagnostics) {
+        diagnostics.extend(guard_finding(&composition, catalog));
+    }
     finish(Some(composition), diagnostics, limits)
+}
+
+/// The error of the first guard of the toolset that refuses a composition.
+fn guard_finding(composition: &Composition, catalog: &Catalog) -> Option<Diagnostic> {
+    let error = catalog.toolset()?.guard_error(composition)?;
+    let span = composition.body.steps.first().map_or_else(Span::default, |step| step.id_span);
+    Some(Diagnostic::error(error.code, error.message, span))
 }
 
 /// Reads only the name and the input of a composition, so that its callers can be checked before it
@@ -112,7 +127,7 @@ fn template_of(source: &Source, limits: &Limits) -> Result<CompositionTemplate, 
         let message = "a template has `id` and `composition`";
         vec![Diagnostic::error(Code::InvalidField, message, Span::default())]
     })?;
-    if findings.iter().any(|finding| finding.severity == Severity::Error) {
+    if has_errors(&findings) {
         return Err(findings);
     }
     Ok(template)
@@ -133,7 +148,7 @@ fn finish(
     mut diagnostics: Vec<Diagnostic>,
     limits: &Limits,
 ) -> Compiled {
-    let is_sound = !diagnostics.iter().any(|finding| finding.severity == Severity::Error);
+    let is_sound = !has_errors(&diagnostics);
     let in_order = |finding: &Diagnostic| (finding.span.start, finding.severity, finding.code);
     diagnostics.sort_by_key(in_order);
     diagnostics.dedup();

@@ -8,6 +8,7 @@
 //! compositions ([`crate::catalog::Catalog::restrict`]).
 
 mod filter;
+mod guard;
 mod search;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ use crate::diagnostic::Code;
 use crate::id::ToolId;
 
 pub use filter::{Filter, Policy, Predicate, ToolPattern};
+use guard::SharedGuard;
+pub use guard::{Guard, GuardError};
 pub use search::search;
 
 /// A toolset was built without a source of tools.
@@ -58,6 +61,7 @@ pub struct ToolsetBuilder {
     filters: Vec<Filter>,
     policy: Policy,
     guards: ToolsetGuards,
+    custom_guards: Vec<SharedGuard>,
     is_whole: bool,
 }
 
@@ -71,6 +75,7 @@ impl PartialEq for ToolsetBuilder {
             && self.filters == other.filters
             && self.policy == other.policy
             && self.guards == other.guards
+            && self.custom_guards == other.custom_guards
             && self.is_whole == other.is_whole
             && tools(self) == tools(other)
     }
@@ -111,6 +116,13 @@ impl ToolsetBuilder {
         self
     }
 
+    /// Adds a guard of the program. A composition must pass all guards, in this order.
+    #[must_use]
+    pub fn guard(mut self, guard: impl Guard + 'static) -> ToolsetBuilder {
+        self.custom_guards.push(SharedGuard(Arc::new(guard)));
+        self
+    }
+
     /// Allows selected compositions to call tools that are not selected.
     #[must_use]
     pub fn with_inner_tools(mut self) -> ToolsetBuilder {
@@ -128,10 +140,12 @@ impl ToolsetBuilder {
     pub fn inline(more: Option<&ToolsetBuilder>) -> ToolsetBuilder {
         let mut filters = vec![Filter::Reads, Filter::Namespaces(vec![COMPOSITION.into()])];
         filters.extend(more.map(|more| Filter::Chosen(Box::new(more.clone()))));
-        Toolset::builder(INLINE)
+        let mut inline = Toolset::builder(INLINE)
             .filter(Filter::Any(filters))
             .guards(more.map_or_else(ToolsetGuards::default, |more| more.guards))
-            .with_inner_tools()
+            .with_inner_tools();
+        inline.custom_guards = more.map(|more| more.custom_guards.clone()).unwrap_or_default();
+        inline
     }
 
     /// The toolset for compositions that a run makes for a principal without the right `compose`:
@@ -158,9 +172,14 @@ impl ToolsetBuilder {
             }
             allowed
         });
-        let (tools, denied) = (Arc::new(tools), Arc::new(denied));
-        let (name, guards, is_whole) = (self.name, self.guards, self.is_whole);
-        Ok(Toolset { name, tools, denied, guards, allows_inner_tools: is_whole })
+        Ok(Toolset {
+            name: self.name,
+            tools: Arc::new(tools),
+            denied: Arc::new(denied),
+            guards: self.guards,
+            custom_guards: self.custom_guards.into(),
+            allows_inner_tools: self.is_whole,
+        })
     }
 }
 
@@ -182,6 +201,7 @@ pub struct Toolset {
     tools: Arc<BTreeMap<ToolId, Arc<ToolSpec>>>,
     denied: Arc<BTreeSet<ToolId>>,
     guards: ToolsetGuards,
+    custom_guards: Arc<[SharedGuard]>,
     allows_inner_tools: bool,
 }
 
@@ -194,6 +214,7 @@ impl Toolset {
             filters: Vec::new(),
             policy: Policy::AllowAll,
             guards: ToolsetGuards::default(),
+            custom_guards: Vec::new(),
             is_whole: false,
         }
     }
@@ -264,22 +285,32 @@ impl Toolset {
         self.allows_inner_tools
     }
 
-    /// The same tools, with the narrower limits of both.
+    /// The same tools, with the narrower limits and the guards of both.
     #[must_use]
-    pub fn bounded_by(mut self, other: ToolsetGuards) -> Toolset {
-        let own = self.guards;
+    pub fn bounded_by(mut self, outer: &Toolset) -> Toolset {
+        let (own, other) = (self.guards, outer.guards);
         self.guards = ToolsetGuards {
             max_steps: own.max_steps.into_iter().chain(other.max_steps).min(),
             max_tool_calls: own.max_tool_calls.into_iter().chain(other.max_tool_calls).min(),
             timeout_ms: own.timeout_ms.into_iter().chain(other.timeout_ms).min(),
         };
+        let both = outer.custom_guards.iter().chain(self.custom_guards.iter());
+        self.custom_guards = both.cloned().collect();
         self
     }
 
-    /// Why a composition may not run with it, if so: its size, or a tool that it or an inner
-    /// composition calls. Listings use it too, so only compositions that may run are offered.
+    /// Why a composition may not run with it, if so: its size, a tool that it or an inner
+    /// composition calls, or a guard. Listings use it too, so only compositions that may run are
+    /// offered.
     pub fn run_error(&self, composition: &Composition) -> Option<(Code, String)> {
-        self.size_error(composition).or_else(|| self.inner_tools_error(composition))
+        self.size_error(composition)
+            .or_else(|| self.inner_tools_error(composition))
+            .or_else(|| self.guard_error(composition).map(|error| (error.code, error.message)))
+    }
+
+    /// Why a guard of the program refuses a composition, if so.
+    pub(crate) fn guard_error(&self, composition: &Composition) -> Option<GuardError> {
+        self.custom_guards.iter().find_map(|guard| guard.0.check(composition).err())
     }
 
     /// Why a composition has too many steps, if so.

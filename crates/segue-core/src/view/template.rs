@@ -74,7 +74,7 @@ impl TemplateView {
         let estimated = take("estimated_duration_ms").and_then(|value| value.as_u64());
         // Measured values replace the author's.
         let _ = (take("success_rate"), take("usage_count"));
-        let succeeded = usage.runs.saturating_sub(usage.failures);
+        let succeeded = usage.successes();
         let declared = || {
             let calls = plan.map(Plan::declared_calls).unwrap_or_default();
             calls.into_iter().map(|call| Arc::from(call.tool.as_str())).collect()

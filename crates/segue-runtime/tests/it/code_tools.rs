@@ -261,7 +261,7 @@ async fn a_grant_ends_with_its_call() {
     assert_eq!((yes.count(), parts[0].called()), (2, 2));
 }
 
-/// S3-13, S3-16, S3-23, S3-27, S3-34: a refused part returns its reason to the code, and the parts
+/// S3-13, S3-23, S3-27, S3-34: a refused part returns its reason to the code, and the parts
 /// behind it do not run.
 #[tokio::test]
 async fn what_is_not_declared_is_refused() {
@@ -290,7 +290,7 @@ async fn what_is_not_declared_is_refused() {
     assert_eq!(total(&parts), 0);
 }
 
-/// S3-07, S3-08, S3-09, S3-10, S3-11, S3-32, S3-37: everything but name, description, parameters
+/// S3-07, S3-09, S3-10, S3-32, S3-37: everything but name, description, parameters
 /// and work is optional, and arguments decide whether a call asks.
 #[tokio::test]
 async fn arguments_decide_whether_it_asks() {
@@ -308,7 +308,7 @@ async fn arguments_decide_whether_it_asks() {
     }
 }
 
-/// S3-36: the question shows the tool, its arguments, its parts and the effect of each.
+/// S3-11, S3-36: the question shows the tool, its arguments, its parts and the effect of each.
 #[tokio::test]
 async fn the_question_names_everything() {
     let parts = parts();
@@ -355,6 +355,53 @@ async fn unsound_compositions_of_code_are_not_loaded() {
     assert_eq!((found("d7"), found("d8")), (None, Some(Code::Limit)));
     assert_eq!(found("sound"), None);
     assert!(engine.tool("sound").is_ok() && engine.tool("a").is_err());
+}
+
+/// S3-08, S3-16: every tool gets a context of its own, in a run, called directly, and called by
+/// another tool: an own directory, and a registry of the tools that it declares itself. Tools that
+/// only read need no person.
+#[tokio::test]
+async fn every_tool_gets_a_context() {
+    type Seen = Arc<Mutex<Vec<(PathBuf, Code)>>>;
+    struct Plain(Seen);
+
+    #[async_trait]
+    impl LocalTool for Plain {
+        fn name(&self) -> &'static str {
+            "plain"
+        }
+        fn description(&self) -> &'static str {
+            "records its context"
+        }
+        fn parameters(&self) -> Value {
+            json(r#"{"type":"object"}"#)
+        }
+        fn read_only(&self) -> bool {
+            true
+        }
+        async fn execute(&self, args: Value, context: &ToolContext) -> Result<Value, ToolError> {
+            let directory = context.temporary_directory()?.to_owned();
+            assert!(directory.is_dir());
+            let undeclared = context.registry().execute("plain", args.clone()).await;
+            self.0.lock().unwrap().push((directory, refusal(&undeclared).0));
+            Ok(args)
+        }
+    }
+
+    let seen = Seen::default();
+    let caller = |_, registry: ScopedRegistry| async move {
+        registry.execute("plain", Value::empty_object()).await
+    };
+    let caller = Whole { read_only: true, ..code("caller", &["plain"], caller) };
+    let engine = engine([Tool::local(Plain(seen.clone())), Tool::local(caller)], &[]);
+    let text = "name: c\nsteps:\n  - { id: a, tool: plain }\n  - { id: b, tool: caller }\n";
+    assert!(run(&engine, text, &DenyAll).await.success);
+    call(&engine, "plain", &DenyAll).await.unwrap();
+    call(&engine, "caller", &DenyAll).await.unwrap();
+    let seen = seen.lock().unwrap();
+    let directories: std::collections::BTreeSet<_> = seen.iter().map(|(path, _)| path).collect();
+    assert_eq!((seen.len(), directories.len()), (4, 4), "{seen:?}");
+    assert!(seen.iter().all(|(_, code)| *code == Code::ToolNotAllowed), "{seen:?}");
 }
 
 /// S3-14, S3-15, S3-33: a temporary directory is removed when the call ends, however it ends.

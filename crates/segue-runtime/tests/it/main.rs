@@ -34,6 +34,7 @@ mod runners;
 mod server;
 #[cfg(unix)]
 mod settle;
+mod skills;
 mod sqlite;
 mod stores;
 mod support;

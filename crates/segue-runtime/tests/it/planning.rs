@@ -203,6 +203,36 @@ async fn findings_are_the_next_message() {
     assert!(told.contains("unknown-tool") && told.contains("createPost"), "{told}");
 }
 
+/// S4-13, S4-14: an answer that stays unsound becomes no plan. Nothing is stored that could run, and
+/// no tool is called; a sound answer afterwards is stored.
+#[tokio::test]
+async fn an_unsound_answer_is_neither_stored_nor_run() {
+    let invented = good().replace("createBlog", "createPost");
+    let missing = good().replace(r#","title":"Hello""#, "");
+    assert_ne!(missing, good());
+    let mut without_order: Json = serde_json::from_str(&good()).unwrap();
+    without_order.as_object_mut().unwrap().remove("tools");
+    for (answer, code) in [
+        ("Sure!".to_owned(), Code::Llm),
+        (without_order.to_string(), Code::Llm),
+        (invented, Code::UnknownTool),
+        (missing, Code::MissingParameter),
+    ] {
+        let unsound = answer.clone();
+        let server = serve(move |_| openai(&unsound, "stop")).await;
+        let blogs: Arc<Blogs> = Arc::default();
+        let engine = engine_with(&server, Provider::OpenAi, &blogs, Limits::default());
+        let failure = unplanned(&engine).await;
+        assert!(failure.findings.iter().any(|finding| finding.code == code), "{failure:?}");
+        assert!(engine.plans(10).await.unwrap().is_empty(), "{answer}");
+        assert!(blogs.calls.lock().unwrap().is_empty(), "{answer}");
+    }
+    let server = serve(|_| openai(&good(), "stop")).await;
+    let engine = engine(&server, Provider::OpenAi);
+    asked(&engine).await.unwrap();
+    assert_eq!(engine.plans(10).await.unwrap().len(), 1);
+}
+
 /// A refusal of either provider, a truncated answer, and one that is never sound.
 #[tokio::test]
 async fn what_models_do_instead_of_planning() {
@@ -445,6 +475,9 @@ async fn a_failed_plan_says_so() {
     let result = engine.plan_result(&plan_id).await.unwrap().unwrap();
     assert_eq!(result.errors[0].message.as_str(), "no blogs today");
     assert_eq!(result.steps_succeeded, 1);
+    let kept = Json::from(&result.results["createAuthor"]);
+    assert_eq!(kept, json!({"_id": "507f1f77bcf86cd799439011", "name": "Alice"}));
+    assert_eq!(Json::from(&result.steps[0].output), kept);
     // What failed is nothing to offer again.
     assert!(engine.similar_plans(QUERY).await.unwrap().is_empty());
 }

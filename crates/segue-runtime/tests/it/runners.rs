@@ -60,7 +60,7 @@ fn planned(engine: &Engine, text: &str) -> Arc<Plan> {
     plan.unwrap_or_else(|| panic!("{findings:?}"))
 }
 
-/// S2-51, S2-52, S2-55, S2-58: the engine gets its runners and limits, calls the runner of each
+/// S2-51, S2-52, S2-55: the engine gets its runners and limits, calls the runner of each
 /// step's tool with the tool's id and inputs, in order, and has no other way to call.
 #[tokio::test]
 async fn a_skill_runs_through_the_runners_that_it_is_given() {
@@ -76,8 +76,8 @@ async fn a_skill_runs_through_the_runners_that_it_is_given() {
     assert!(plan.is_none() && !findings.is_empty(), "its own limits hold");
 }
 
-/// S2-59: a plan made where a tool had a runner fails where it has none, at that step and with its
-/// own kind of error; the results before it are there.
+/// A plan made where a tool had a runner fails where it has none, at that step and with its own kind
+/// of error; the results before it are there.
 #[tokio::test]
 async fn a_tool_without_a_runner_is_an_error_of_its_own_kind() {
     let asked = Asked::default();

@@ -257,7 +257,7 @@ mod tests {
 
     const PLAN: &str = r#"{ "tools": [{ "name": "echo", "parameters": {} }] }"#;
 
-    /// S4-09: a plan that is taken is being executed, before its run has written anything; and one
+    /// S4-09, S4-48: a plan that is taken is being executed, before its run has written anything; and one
     /// whose run is not about to begin any more is not.
     #[tokio::test]
     async fn a_plan_that_is_taken_is_in_progress() {

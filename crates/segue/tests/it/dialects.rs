@@ -71,6 +71,26 @@ fn a_composite_tool_returns_its_wrapper() {
     assert_eq!(state["chain_id"], result["chain_id"]);
 }
 
+/// S1-02, S1-05: the fields at the top of a chain and its parameters are kept, and shown with its
+/// plan.
+#[test]
+fn what_a_chain_says_of_itself_is_shown() {
+    let world = world();
+    world.file("c.yaml", ECHO_CHAIN.replace("category:", "version: \"1.2.0\"\ncategory:"));
+    let plan = world.json(0, &["plan", "c.yaml", "--format", "json"]);
+    assert_eq!((&plan["name"], &plan["version"]), (&json!("echo_chain_demo"), &json!("1.2.0")));
+    assert_eq!(plan["description"], "Chains three echo_tool calls sequentially");
+    assert_eq!(plan["metadata"]["display_name"], "Echo Chain Demo");
+    assert_eq!(plan["metadata"]["category"], "demo");
+    let parameters = "parameters:\n  - { name: max_results, type: integer, default: 10, description: At most so many }\n";
+    world.file("c.yaml", ECHO_CHAIN.replace("parameters:\n", parameters));
+    let inputs = &world.json(0, &["plan", "c.yaml", "--format", "json"])["inputs"];
+    assert_eq!(inputs["required"], json!(["initial_message"]), "{inputs}");
+    assert_eq!(inputs["properties"]["initial_message"]["type"], "string");
+    let described = json!({ "type": "integer", "default": 10, "description": "At most so many" });
+    assert_eq!(inputs["properties"]["max_results"], described);
+}
+
 /// S1-06, S1-63: what is missing stops a chain before its first step.
 #[test]
 fn a_missing_parameter_and_a_missing_casefile_stop_it_before_any_step() {

@@ -31,6 +31,13 @@ fn a_dry_run_calls_nothing_and_shows_the_effects() {
     assert_eq!(would(&view, "old")["effect"], "destroys");
     assert_eq!(would(&view, "old")["confirms"], true);
     assert_eq!(step(&view, "save")["input"]["content"], "{{ read.content }}");
+    assert_eq!(std::fs::read_to_string(world.path("a.txt")).unwrap(), "hello");
+    assert!(view["steps"].as_array().unwrap().iter().all(|step| step["attempts"] == 0), "{view}");
+    let list = world.segue(&["call", "checkpoint_list"]).exits(0).json();
+    assert_eq!(list["checkpoints"], json!([]));
+    // A document with errors has no effects to show.
+    world.file("c.yaml", COPY.replace("files_read", "file_read"));
+    assert_eq!(world.run(2, &["--dry-run"])["errors"][0]["code"], "unknown-tool");
 }
 
 /// With `--reads`, later steps are given real data, and nothing is changed.

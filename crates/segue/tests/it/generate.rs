@@ -72,7 +72,50 @@ fn nothing_is_replaced_unasked() {
     world.segue(&["generate", "nothing", "--lang", "rust", "-o", "x"]).exits(2);
 }
 
-/// S1-68: the client hands every parameter on, and a running Segue takes them.
+/// Two parameters without a default, and one with.
+const CHAIN: &str = "
+name: greet_twice
+parameters:
+  - { name: who, type: string, required: true }
+  - { name: times, type: integer, required: true }
+  - { name: tone, type: string, default: kind }
+implementation:
+  type: composite
+  composite:
+    steps:
+      - name: first
+        tool: echo
+        inputs: { who: '{{ state.who }}', times: '{{ state.times }}' }
+        on_success: { map_outputs: { who: greeted } }
+      - { name: second, tool: echo, inputs: { all: ['{{ state.greeted }}', '{{ state.tone }}'] } }
+";
+
+/// S1-68: a client of a chain gives every parameter to the chain's state. The run has the steps of
+/// the document, and the tool's own name as the name of the chain.
+#[test]
+fn a_client_gives_every_parameter_to_the_state_of_its_chain() {
+    let world = World::new();
+    world.file("chain.yaml", CHAIN);
+    world.file("segue.yaml", "compositions: [chain.yaml]\n");
+    let args = ["-q", "generate", "greet_twice", "--lang", "python", "-o", "client"];
+    world.segue(&args).exits(0);
+    let python = real_servers().join("hosts/bin/python");
+    let mut test = world.command(python.to_str().unwrap());
+    test.args(["-m", "unittest", "discover", "-s"]).arg(world.path("client/tests"));
+    works(&test.env("PYTHONPATH", world.path("client")).env("SEGUE", SEGUE).output().unwrap());
+    let view = world.json(0, &["runs", "show", "last", "--json"]);
+    let state = &view["state"];
+    assert_eq!((&view["name"], &state["chain_name"]), (&json!("greet_twice"), &view["name"]));
+    assert!(state["who"].is_string() && state["times"].is_i64(), "{state}");
+    assert!(state["tone"].is_string(), "{state}");
+    let steps = view["steps"].as_array().unwrap();
+    let ids: Vec<&str> = steps.iter().map(|step| step["id"].as_str().unwrap()).collect();
+    assert_eq!(ids, ["first", "second"]);
+    assert_eq!(steps[0]["input"], json!({ "who": state["who"], "times": state["times"] }));
+    assert_eq!(steps[1]["input"], json!({ "all": [state["who"], state["tone"]] }));
+}
+
+/// The client hands every parameter on, and a running Segue takes them.
 #[test]
 fn a_python_client_is_typed_and_works() {
     let (world, folder) = (world(), real_servers());

@@ -29,7 +29,7 @@ fn error(view: &Json) -> &Json {
     &errors[0]
 }
 
-/// S0-81, S0-84, S0-85, S4-01, S4-02, S4-03: what every run says of itself.
+/// S0-81, S0-84, S0-85, S1-47, S4-01, S4-02, S4-03: what every run says of itself.
 #[test]
 fn the_view_has_every_key_and_its_ids_their_shape() {
     let view = World::with(TWO).run(0, &[]);

@@ -72,7 +72,7 @@ fn with_config(world: &World, args: &[&str]) -> Done {
     world.segue(&[&["--config", "segue.yaml"], args].concat())
 }
 
-/// S0-19, S0-42, S0-46, S4-14: what is wrong anywhere stops a document before its first call.
+/// S0-19, S0-42, S0-46, S4-14, S4-53: what is wrong anywhere stops a document before its first call.
 #[test]
 fn a_composition_with_errors_calls_nothing() {
     let works = marking("name: x\nsteps: [{ id: a, tool: mark }]\n");
@@ -84,6 +84,7 @@ fn a_composition_with_errors_calls_nothing() {
         "name: x\ndialect: chain\nsteps:\n  - { tool: mark, inputs: {} }\n  - { inputs: {} }\n",
         "name: x\nsteps:\n  - { id: a, tool_id: mark }\n  - { id: a, tool_id: echo }\n",
         "tools: [{ name: mark, parameters: {} }]\nexecutionOrder: [mark, nobody]\n",
+        "tools:\n  - { name: mark, parameters: {} }\n  - { name: sleep, parameters: {}, dependsOn: mark }\n",
     ] {
         let world = marking(wrong);
         let view = with_config(&world, &["run", "c.yaml", "--json"]).exits(2).json();

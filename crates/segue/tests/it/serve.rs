@@ -105,6 +105,42 @@ fn every_tool_takes_an_object() {
     assert!(shown.stderr.contains("`input` must take an object"), "{}", shown.stderr);
 }
 
+/// SX-04: whatever its dialect, a document is one tool of a host, with an input schema, and a step of
+/// another document.
+#[test]
+fn every_dialect_is_one_tool_and_one_step() {
+    let input = "{ type: object, required: [n], properties: { n: { type: integer } } }";
+    let said = |name: &str, steps: &str| format!("name: {name}\ninput: {input}\n{steps}\n");
+    let echo = "{ n: '{{ input.n }}' }";
+    let texts = [
+        ("native", said("native", &format!("steps: [{{ id: a, tool: echo, parameters: {echo} }}]\noutput: '{{{{ a.n }}}}'"))),
+        ("chained", "name: chained\ndialect: chain\nparameters: [{ name: n, type: integer, required: true }]\n\
+            steps: [{ name: a, tool: echo, inputs: { n: '{{ state.n }}' }, on_success: { map_outputs: { n: out } } }]\n\
+            output: '{{ state.out }}'\n".to_owned()),
+        ("skilled", said("skilled", &format!("steps: [{{ id: a, tool_id: echo, inputs: {echo} }}]\noutput: '{{{{ a.n }}}}'"))),
+        ("planned", said("planned", &format!("tools: [{{ name: echo, parameters: {echo} }}]\noutput: '{{{{ echo.n }}}}'"))),
+        ("outer", "name: outer\nsteps:\n\
+            \x20 - { id: a, tool: native, parameters: { n: 1 } }\n  - { id: b, tool: chained, parameters: { n: 20 } }\n\
+            \x20 - { id: c, tool: skilled, parameters: { n: 300 } }\n  - { id: d, tool: planned, parameters: { n: 4000 } }\n\
+            output: { sum: '{{ a + b + c + d }}' }\n".to_owned()),
+    ];
+    let files: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, &**text)).collect();
+    let world = world("", &files);
+    let mut host = Host::legacy(&world, &json!({}));
+    let tools = host.ask("tools/list", json!({}))["result"]["tools"].clone();
+    for (name, _) in &texts[..4] {
+        let offered = tools.as_array().unwrap().iter().find(|tool| tool["name"] == **name);
+        let schema = &offered.unwrap_or_else(|| panic!("no `{name}` in {tools}"))["inputSchema"];
+        assert_eq!(schema["required"], json!(["n"]), "{name}: {schema}");
+        assert_eq!(schema["properties"]["n"]["type"], "integer", "{name}: {schema}");
+        let called = host.call(name, json!({ "n": 7 }));
+        assert_ne!(called["isError"], true, "{name}: {called}");
+        assert!(called.to_string().contains('7'), "{name}: {called}");
+    }
+    let called = host.call("outer", json!({}));
+    assert_eq!(value(&called)["sum"], 4321, "{called}");
+}
+
 /// Both eras, with what a client declares.
 fn hosts(world: &World, capabilities: &Json) -> [Host; 2] {
     [Host::legacy(world, capabilities), Host::modern(world, capabilities)]

@@ -55,6 +55,7 @@ fn the_library_is_whole() {
     );
     for template in listed {
         let id = template["id"].as_str().unwrap();
+        assert!(!template["name"].as_str().unwrap().is_empty(), "{id}");
         assert!(!template["description"].as_str().unwrap().is_empty(), "{id}");
         assert!(!template["metadata"]["tags"].as_array().unwrap().is_empty(), "{id}");
         assert!(template["metadata"]["estimated_duration_ms"].is_u64(), "{id}");
@@ -68,6 +69,35 @@ fn the_library_is_whole() {
         let shown = world.json(0, &["templates", "show", id, "--json"]);
         assert!(shown["composition"]["steps"].is_array(), "{id}");
     }
+}
+
+/// S0-61…65, S0-67: the template of the document is read back with everything that it says. Its
+/// figures of use are those of this store.
+#[test]
+fn the_template_of_the_document_is_whole() {
+    let seeds = repository().join("crates/segue/tests/seeds");
+    let block = |name: &str| fs::read_to_string(seeds.join(name).join("block.json")).unwrap();
+    let composition = block("000-composition");
+    let text = block("000-template").replace("{ /* full composition object */ }", &composition);
+    let world = World::new();
+    world.file("seed.json", text);
+    world.file("segue.yaml", "templates: [seed.json]\n");
+    let shown = world.json(0, &["templates", "show", "search-fold-store-v1", "--json"]);
+    assert_eq!(shown["origin"], "file");
+    assert_eq!(shown["name"], "Search, Fold, and Store");
+    assert_eq!(shown["description"], "Complete workflow for context optimization");
+    assert_eq!(shown["composition"], serde_json::from_str::<Json>(&composition).unwrap());
+    let metadata = json!({
+        "category": "context-management", "tags": ["search", "folding", "storage"],
+        "estimated_duration_ms": 500, "success_rate": null, "usage_count": 0,
+    });
+    assert_eq!(shown["metadata"], metadata);
+    let tools = json!(["checkpoint_search", "context_fold", "checkpoint_save"]);
+    assert_eq!(shown["validation"], json!({ "required_tools": tools, "min_version": "1.0.0" }));
+    view(&world, 0, &["templates", "run", "search-fold-store-v1", "-i", "query=x", "--yes"]);
+    let shown = world.json(0, &["templates", "show", "search-fold-store-v1", "--json"]);
+    let metadata = &shown["metadata"];
+    assert_eq!((&metadata["usage_count"], &metadata["success_rate"]), (&json!(1), &json!(1.0)));
 }
 
 /// S0-01: search, fold and store, end to end.
@@ -283,7 +313,7 @@ fn templates_over_real_servers() {
     assert!(read(&world, "memory.json").contains("Moon"));
 }
 
-/// S0-64, S0-99: how often a template was used and how well that went is counted by its runs.
+/// S0-64: how often a template was used and how well that went is counted by its runs.
 #[test]
 fn use_and_success_are_counted() {
     let world = world();
@@ -318,7 +348,34 @@ fn use_and_success_are_counted() {
     assert!(listed.stdout.contains("4× 75%"), "{}", listed.stdout);
 }
 
-/// S0-74: people's own templates, in the store and in files.
+/// S0-99: what runs have shown is used: of templates that match equally well, the one that succeeded
+/// more often comes first; failures count for nothing.
+#[test]
+fn what_worked_is_found_first() {
+    let world = World::new();
+    for id in ["greet-a", "greet-b", "greet-c"] {
+        let text = format!(
+            "id: {id}\nname: Greeting\ncomposition: {{ name: {id}, steps: [{{ id: a, tool: fail, parameters: {{ message: 'no' }}, when: '{{{{ input.fails | default(false) }}}}' }}] }}\n"
+        );
+        world.file("t.yaml", text);
+        world.segue(&["templates", "add", "t.yaml"]).exits(0);
+    }
+    let found = || {
+        let listed = world.json(0, &["templates", "list", "--search", "greeting", "--json"]);
+        let templates = listed["templates"].as_array().unwrap();
+        templates.iter().map(|one| one["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(), ["greet-a", "greet-b", "greet-c"]);
+    view(&world, 0, &["templates", "run", "greet-c"]);
+    view(&world, 0, &["templates", "run", "greet-c"]);
+    view(&world, 0, &["templates", "run", "greet-b"]);
+    for _ in 0..3 {
+        view(&world, 1, &["templates", "run", "greet-a", "-i", "fails:=true"]);
+    }
+    assert_eq!(found(), ["greet-c", "greet-b", "greet-a"]);
+}
+
+/// S0-74, S0-95: people's own templates, in the store and in files that the configuration names.
 #[test]
 fn people_keep_their_own() {
     let world = World::new();

@@ -145,7 +145,7 @@ fn a_run_goes_on_within_a_toolset() {
     );
 }
 
-/// S2-43, S2-44, S2-47, SX-05: exactly at the limit passes, and no limit is none.
+/// S2-43, S2-44, SX-05: exactly at the limit passes, and no limit is none.
 #[test]
 fn guards_bound_what_runs() {
     let world = world();

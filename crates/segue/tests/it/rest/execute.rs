@@ -17,7 +17,7 @@ fn three() -> Json {
     ] })
 }
 
-/// S0-75, S0-81…85, S0-89: the request and the result have the seed's fields.
+/// S0-81…85, S0-89: the result has the seed's fields.
 #[test]
 fn a_composition_is_executed() {
     let (_world, served) = served("");
@@ -39,6 +39,44 @@ fn a_composition_is_executed() {
     let named = json!({ "name": "double-it", "input": { "n": 9_007_199_254_740_993_u64 } });
     let answer = served.post(EXECUTE, &named);
     assert!(answer.body.contains("18014398509481986"), "numbers stay exact: {}", answer.body);
+}
+
+/// S0-75: `template_id` or `composition`, each with `input` and `options`; what is left out has a
+/// default, and nothing is passed over.
+#[test]
+fn a_request_has_four_fields() {
+    let (_world, served) = served("");
+    served.post(TEMPLATES, &json!({ "id": "three-v1", "composition": three() })).is(201);
+    let failing = json!({ "name": "f", "steps": [
+        { "id": "bad", "tool": "fail", "parameters": { "message": "no {{ input.n | default('number') }}" } },
+        { "id": "good", "tool": "echo", "parameters": { "n": "{{ input.n | default(0) }}" } },
+    ] });
+    served.post(TEMPLATES, &json!({ "id": "failing-v1", "composition": failing })).is(201);
+    for what in [("template_id", json!("three-v1")), ("composition", three())] {
+        let request = |more: Json| {
+            let mut request = more;
+            request[what.0] = what.1.clone();
+            served.post(EXECUTE, &request).is(200)
+        };
+        let result = request(json!({ "input": { "n": 1 } }));
+        assert_eq!(result["results"]["third"]["sum"], 3, "{result}");
+        let dry = request(json!({ "input": { "n": 1 }, "options": { "dry_run": true } }));
+        assert_eq!((&dry["status"], &dry["steps_executed"]), (&json!("dry_run"), &json!(0)));
+    }
+    for what in [("template_id", json!("failing-v1")), ("composition", failing)] {
+        let request = |more: Json| {
+            let mut request = more;
+            request[what.0] = what.1.clone();
+            served.post(EXECUTE, &request).is(200)
+        };
+        let result = request(json!({}));
+        assert_eq!(result["status"], "failed");
+        assert_eq!(result["errors"][0]["message"], "no number");
+        let options = json!({ "error_strategy": "partial_success" });
+        let result = request(json!({ "input": { "n": 7 }, "options": options }));
+        assert_eq!(result["status"], "partial", "{result}");
+        assert_eq!(result["results"]["good"]["n"], 7);
+    }
 }
 
 /// S0-76: neither or both is an error of the request; what is not there is not found.
