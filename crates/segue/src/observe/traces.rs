@@ -20,7 +20,7 @@ use opentelemetry_sdk::trace::{
 };
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::run::{CallId, NodeId, Run, SpanSubject, TraceContext};
+use segue_core::run::{NodeId, Run, SpanSubject, TraceContext};
 use segue_core::tool::Backend;
 use segue_core::view::RunStatus;
 use segue_runtime::tools::http;
