@@ -194,21 +194,57 @@ pub fn print_data(text: &str) {
     }
 }
 
-/// The live display on standard error. It is cleared while other text is written, which would
-/// otherwise leave stale lines of it.
-static LIVE_DISPLAY: Mutex<Option<MultiProgress>> = Mutex::new(None);
+/// A live display on standard error. It is cleared while other text is written, which would otherwise
+/// leave stale lines of it.
+struct LiveDisplay {
+    lines: MultiProgress,
+    /// Restored at the end.
+    #[cfg(unix)]
+    terminal: Option<rustix::termios::Termios>,
+}
 
-/// Sets the live display on standard error, or ends it.
-pub(crate) fn set_live_display(display: Option<MultiProgress>) {
-    *LIVE_DISPLAY.lock() = display;
+static LIVE_DISPLAY: Mutex<Option<LiveDisplay>> = Mutex::new(None);
+
+/// Starts the live display on standard error.
+pub(crate) fn start_live_display(lines: MultiProgress) {
+    *LIVE_DISPLAY.lock() = Some(LiveDisplay {
+        lines,
+        #[cfg(unix)]
+        terminal: without_control_echo(),
+    });
+}
+
+/// Ends the live display. Its lines stay on the screen.
+pub(crate) fn end_live_display() {
+    let display = LIVE_DISPLAY.lock().take();
+    #[cfg(unix)]
+    if let Some(terminal) = display.and_then(|display| display.terminal) {
+        use rustix::termios::{OptionalActions, tcsetattr};
+        let _ = tcsetattr(std::io::stderr(), OptionalActions::Now, &terminal);
+    }
+    #[cfg(not(unix))]
+    drop(display);
 }
 
 /// Clears the live display before the process ends.
 pub(crate) fn clear_live_display() {
-    if let Some(display) = LIVE_DISPLAY.lock().take() {
-        let _ = display.clear();
-        display.set_draw_target(ProgressDrawTarget::hidden());
+    if let Some(LiveDisplay { lines, .. }) = &*LIVE_DISPLAY.lock() {
+        let _ = lines.clear();
+        lines.set_draw_target(ProgressDrawTarget::hidden());
     }
+    end_live_display();
+}
+
+/// Stops the terminal from showing `^C`, which would move the cursor below the live display. Returns the
+/// settings before.
+#[cfg(unix)]
+fn without_control_echo() -> Option<rustix::termios::Termios> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let before = tcgetattr(std::io::stderr()).ok()?;
+    let mut changed = before.clone();
+    changed.local_modes.remove(LocalModes::ECHOCTL);
+    tcsetattr(std::io::stderr(), OptionalActions::Now, &changed).ok()?;
+    Some(before)
 }
 
 /// Writes a status line to standard error.
@@ -221,11 +257,19 @@ pub fn print_status(text: &str) {
     let write = || {
         let _ = writeln!(anstream::stderr().lock(), "{text}");
     };
-    let display = LIVE_DISPLAY.lock().clone();
+    let display = LIVE_DISPLAY.lock().as_ref().map(|display| display.lines.clone());
     match display {
         Some(display) => display.suspend(write),
         None => write(),
     }
+}
+
+/// Writes a note about something that a person may want to change to standard error.
+pub fn print_note(text: &str) {
+    if log::is_json() {
+        return log::write_json_line("WARN", text, None);
+    }
+    print_status(&format!("note: {text}"));
 }
 
 /// Writes a warning to standard error.
@@ -255,12 +299,29 @@ pub fn print_error(message: &str, help: Option<&str>) {
 
 /// Writes findings with their source lines to standard error.
 pub fn print_diagnostics(diagnostics: &[Diagnostic], source: &Source) {
-    let style = TerminalStyle::of_stderr();
     for finding in diagnostics {
-        print_status(&render(finding, source, style));
-        print_status("");
+        print_finding(finding, source);
+        if !log::is_json() {
+            print_status("");
+        }
     }
 }
+
+/// Writes one finding to standard error, with its source lines where people read.
+pub fn print_finding(finding: &Diagnostic, source: &Source) {
+    if !log::is_json() {
+        return print_status(&render(finding, source, TerminalStyle::of_stderr()));
+    }
+    let level = match finding.severity {
+        Severity::Error => "ERROR",
+        Severity::Warning => "WARN",
+        Severity::Hint => "INFO",
+    };
+    let view = finding.view(source);
+    let message = format!("{}:{}:{}: {}", view.file, view.line, view.column, finding.message);
+    log::write_json_line(level, &message, finding.help.as_deref());
+}
+
 /// Two texts as a unified diff without file names, with `context` unchanged lines around each change.
 pub fn unified_diff(before: &str, after: &str, context: u32) -> String {
     let input = InternedInput::new(before, after);

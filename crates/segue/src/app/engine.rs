@@ -24,23 +24,20 @@ use crate::config::documents::{
     composition_files, empty_patterns, template_files, withheld_patterns,
 };
 use crate::config::{Config, TrustFile};
-use crate::print::{display_path, escape_control, print_status};
+use crate::print::{display_path, escape_control, print_note};
 
-/// An engine of these tools and those of the servers. Prints notes, except those about compositions
-/// that were not loaded `before` for the same reason.
+/// An engine of these tools and those of the servers. Prints the notes that are not `printed` yet: a
+/// server builds the engine anew whenever an MCP server lists its tools.
 pub(super) fn build_engine(
     options: &AppOptions,
     config: &Config,
     mut tools: Vec<Tool>,
     upstream: &mut UpstreamServers,
-    before: &[LoadError],
+    printed: &mut BTreeSet<String>,
     change: impl FnOnce(EngineBuilder) -> EngineBuilder,
 ) -> Result<(Engine, Vec<LoadError>), AppError> {
     tools.append(&mut upstream.tools);
     let notes = overrides::apply(config, &mut tools, upstream)?;
-    if !options.quiet {
-        notes.iter().for_each(|note| print_status(&format!("note: {note}")));
-    }
     let concurrency = concurrency(config, &tools, upstream)?;
     let toolset = options.toolset.as_deref().map(|name| toolset_named(config, name)).transpose()?;
     let mut builder = Engine::builder()
@@ -62,14 +59,15 @@ pub(super) fn build_engine(
         builder = builder.model(model);
     }
     let (engine, not_loaded) = change(builder).build();
+    let notes = notes.into_iter().chain(upstream.notes.iter().cloned());
+    let notes = notes.chain(empty_patterns(config)).chain(withheld_patterns(config));
+    let notes = notes.chain(untrusted_overwrites(&engine));
+    let notes = notes.map(|note| escape_control(&note).into_owned());
+    let notes: Vec<String> = notes.chain(not_loaded.iter().map(not_loaded_note)).collect();
     if !options.quiet {
-        let notes = upstream.notes.iter().cloned().chain(empty_patterns(config));
-        let notes = notes.chain(withheld_patterns(config)).chain(untrusted_overwrites(&engine));
-        notes.for_each(|note| print_status(&format!("note: {}", escape_control(&note))));
-        let printed: BTreeSet<String> = before.iter().map(not_loaded_note).collect();
-        let notes = not_loaded.iter().map(not_loaded_note);
-        notes.filter(|note| !printed.contains(note)).for_each(|note| print_status(&note));
+        notes.iter().filter(|note| !printed.contains(*note)).for_each(|note| print_note(note));
     }
+    *printed = notes.into_iter().collect();
     Ok((engine, not_loaded))
 }
 
@@ -101,12 +99,12 @@ fn unavailable(config: &Config, upstream: &UpstreamServers) -> UnavailableTools 
 pub(super) fn not_loaded_note(LoadError { source, diagnostics }: &LoadError) -> String {
     let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
     let Some(first) = diagnostics.iter().find(is_error).or(diagnostics.first()) else {
-        return format!("note: `{}` was not loaded", source.name());
+        return format!("`{}` was not loaded", source.name());
     };
     let Position { line, column } = source.position(first.span.start);
     let help = first.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
     let reason = escape_control(&format!("{}{help}", first.message)).into_owned();
-    format!("note: `{}:{line}:{column}` was not loaded: {reason}", source.name())
+    format!("`{}:{line}:{column}` was not loaded: {reason}", source.name())
 }
 
 /// A configured toolset.
@@ -129,8 +127,8 @@ pub(super) fn open_library(is_quiet: bool, config: &Config, engine: &Engine) -> 
     if !is_quiet {
         for UnreadableTemplate { source, diagnostics } in &unreadable {
             let reason = diagnostics.first().map_or("", |finding| &finding.message);
-            print_status(&format!(
-                "note: `{}` is not a template: {}",
+            print_note(&format!(
+                "`{}` is not a template: {}",
                 source.name(),
                 escape_control(reason)
             ));

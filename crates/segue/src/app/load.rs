@@ -8,7 +8,7 @@ use segue_runtime::tools::redact::Secrets;
 use super::{AppError, AppOptions};
 use crate::config::{self, Config, IgnoredProject, Loaded, StoreLocation, TrustFile, is_safe_part};
 use crate::observe::log;
-use crate::print::{TerminalStyle, display_path, escape_control, print_status, render};
+use crate::print::{display_path, escape_control, print_finding, print_note};
 
 /// Loads the configuration.
 pub(crate) fn load_config(options: &AppOptions) -> Result<Config, AppError> {
@@ -24,15 +24,14 @@ pub(crate) fn load_config_as_written(options: &AppOptions) -> Result<Config, App
 fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     let Loaded { mut config, source, diagnostics } = loaded;
     if let Some(source) = source.filter(|_| !options.quiet) {
-        let style = TerminalStyle::of_stderr();
-        diagnostics.iter().for_each(|d| print_status(&render(d, &source, style)));
+        diagnostics.iter().for_each(|finding| print_finding(finding, &source));
     }
     log::redact(Secrets::new(config.secrets.iter().cloned()));
     if !options.quiet && !TrustFile::load().allows(&config) {
-        print_status(&untrusted_note(&config));
+        print_note(&untrusted_note(&config));
     }
     if let Some(ignored) = config.ignored_project.as_ref().filter(|_| !options.quiet) {
-        print_status(&ignored_note(ignored));
+        print_note(&ignored_note(ignored));
     }
     if let Some(store) = &options.store {
         config.store = StoreLocation::parse(store, Path::new(""))?;
@@ -46,7 +45,7 @@ fn ignored_note(IgnoredProject { file, servers }: &IgnoredProject) -> String {
     let servers: Vec<String> = servers.iter().map(|name| format!("`{name}`")).collect();
     let servers = escape_control(&servers.join(", ")).replace('\n', "\\n");
     format!(
-        "note: `{file}` is not read, because the configuration was named; without {servers} of it: copy \
+        "`{file}` is not read, because the configuration was named; without {servers} of it: copy \
          what you need into `mcpServers`, as `segue init --from {file}` does"
     )
 }
@@ -68,7 +67,7 @@ fn untrusted_note(config: &Config) -> String {
         one => (one.concat(), "has"),
     };
     format!(
-        "note: `{}` was found here and is not trusted, so {parts} {verb} no effect: read it, then run \
+        "`{}` was found here and is not trusted, so {parts} {verb} no effect: read it, then run \
          `segue trust`",
         display_path(file)
     )

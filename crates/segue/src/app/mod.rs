@@ -20,6 +20,7 @@ mod tools;
 mod upstream;
 
 use std::cell::OnceCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ use crate::config::{Config, TrustFile};
 use crate::observe::Observers;
 use crate::observe::metrics::Metrics;
 use crate::observe::traces::Traces;
-use crate::print::{print_error, print_status};
+use crate::print::{print_error, print_note};
 
 pub(crate) use engine::toolset_named;
 pub(crate) use error::AppError;
@@ -77,6 +78,8 @@ pub(crate) struct App {
     library: OnceCell<Library>,
     /// Configured compositions that could not be loaded.
     not_loaded: Vec<LoadError>,
+    /// The notes about the present configuration that were printed.
+    printed: BTreeSet<String>,
     builtins: Builtins,
     trace_export: TraceExport,
     // Last, because everything else may still hold connections of its servers.
@@ -178,14 +181,25 @@ impl App {
         let model = if is_offline { None } else { model_of(&config) };
         let tools = own_tools(&config, &builtins, model)?;
         let mut upstream = UpstreamServers::open(&config, selection, &tools, options.shows_waits);
+        let mut printed = BTreeSet::new();
         let (engine, not_loaded) =
-            build_engine(options, &config, tools, &mut upstream, &[], change)?;
+            build_engine(options, &config, tools, &mut upstream, &mut printed, change)?;
         let trace_export = TraceExport {
             traces: OnceCell::new(),
             flush_timeout: Duration::from_millis(config.limits.traces_leave_ms),
         };
         let (options, library) = (options.clone(), OnceCell::new());
-        Ok(App { engine, config, options, library, not_loaded, builtins, trace_export, upstream })
+        Ok(App {
+            engine,
+            config,
+            options,
+            library,
+            not_loaded,
+            printed,
+            builtins,
+            trace_export,
+            upstream,
+        })
     }
 
     /// Loads the configuration again and uses it from now on; an error leaves the one before in use.
@@ -193,7 +207,7 @@ impl App {
     pub(crate) async fn reconfigure(&mut self) -> Result<(), AppError> {
         let mut config = load_config(&self.options)?;
         if config.store != self.config.store {
-            print_status("note: the new `store` takes effect at the next start");
+            print_note("the new `store` takes effect at the next start");
             config.store = self.config.store.clone();
         }
         let builtins = Builtins::new(&config);
@@ -204,8 +218,11 @@ impl App {
         // Statistics are hints: without them the engine works all the same.
         let stats = self.engine.store().tool_stats().await.unwrap_or_default();
         let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);
+        // A person who reloads wants to read again what is wrong.
+        let mut printed = BTreeSet::new();
         let (engine, not_loaded) =
-            build_engine(&self.options, &config, tools, &mut upstream, &[], change)?;
+            build_engine(&self.options, &config, tools, &mut upstream, &mut printed, change)?;
+        self.printed = printed;
         self.upstream.replace_servers(upstream);
         (self.engine, self.config, self.not_loaded) = (engine, config, not_loaded);
         (self.library, self.builtins) = (OnceCell::new(), builtins);
@@ -214,13 +231,12 @@ impl App {
 
     /// Builds the engine anew from what the MCP servers list now.
     pub(crate) async fn refresh(&mut self) -> Result<(), AppError> {
-        let App { config, builtins, upstream, options, .. } = self;
+        let App { config, builtins, upstream, options, printed, .. } = self;
         let tools = own_tools(config, builtins, model_of(config))?;
         upstream.rebuild_tools();
         let stats = self.engine.store().tool_stats().await.unwrap_or_default();
         let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);
-        let (engine, not_loaded) =
-            build_engine(options, config, tools, upstream, &self.not_loaded, change)?;
+        let (engine, not_loaded) = build_engine(options, config, tools, upstream, printed, change)?;
         (self.engine, self.not_loaded, self.library) = (engine, not_loaded, OnceCell::new());
         Ok(())
     }

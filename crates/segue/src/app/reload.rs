@@ -18,7 +18,7 @@ use crate::api::runs::RunService;
 use crate::api::threads;
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
-use crate::print::{escape_control, print_status};
+use crate::print::{escape_control, print_note, print_status};
 
 /// The time between two looks at the files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -141,7 +141,7 @@ impl Reloader<'_> {
             let files = composition_files(config);
             self.service.reload(files, |engine| {
                 if let Some(note) = untrusted_overwrites(engine).filter(|_| !quiet) {
-                    print_status(&format!("note: {}", escape_control(&note)));
+                    print_note(&escape_control(&note));
                 }
                 open_library(quiet, config, engine)
             })
@@ -157,7 +157,7 @@ impl Reloader<'_> {
             }
         };
         if !quiet {
-            not_loaded.iter().for_each(|error| print_status(&not_loaded_note(error)));
+            not_loaded.iter().for_each(|error| print_note(&not_loaded_note(error)));
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::api::runs::RunService;
 use crate::api::threads::ThreadPools;
 use crate::config::{Config, RunRetention};
 use crate::observe::Observers;
-use crate::print::{print_error, print_status};
+use crate::print::{print_error, print_note, print_status};
 
 /// The time between two searches for runs to delete.
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
@@ -53,8 +53,8 @@ pub(crate) async fn recover(
 pub(crate) fn spawn_pruning(app: &App) {
     let Some(RunRetention { older_than_ms, keep }) = app.config.retention else { return };
     if app.config.discovered && !is_own_store(&app.config) {
-        return print_status(
-            "note: `retention` has no effect: a configuration that was found here may only prune a \
+        return print_note(
+            "`retention` has no effect: a configuration that was found here may only prune a \
              `store` in its own folder",
         );
     }

@@ -10,7 +10,7 @@ use super::prompt;
 use super::run_view::show_result;
 use super::{Exit, Global, input, to_json};
 use crate::app::{App, ServerSelection};
-use crate::print::{escape_control, print_data, print_error, print_status};
+use crate::print::{escape_control, print_data, print_error, print_note};
 
 /// Call one tool and print its result
 ///
@@ -96,10 +96,7 @@ pub(super) fn report_unknown(app: &App, error: EngineError, name: &str) -> Exit 
         return exit;
     }
     for (name, why) in &app.upstream.failed {
-        print_status(&format!(
-            "note: the MCP server `{name}` cannot be used: {}",
-            escape_control(why)
-        ));
+        print_note(&format!("the MCP server `{name}` cannot be used: {}", escape_control(why)));
     }
     if app.upstream.failed.is_empty() { exit } else { Exit::Unreachable }
 }

@@ -11,7 +11,7 @@ use super::test::check_file;
 use super::{Exit, Global, print_json};
 use crate::app::ServerSelection;
 use crate::config::documents::{composition_paths, is_test_file, read_source};
-use crate::print::{print_diagnostics, print_error, print_status};
+use crate::print::{print_diagnostics, print_error, print_note, print_status};
 
 /// Report every error in compositions, without running them
 ///
@@ -58,9 +58,7 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     if args.offline && !global.quiet && !app.upstream.recorded.is_empty() {
         let servers: Vec<&str> = app.upstream.recorded.iter().map(|name| &**name).collect();
         let servers = servers.join("`, `");
-        print_status(&format!(
-            "note: using recorded definitions of `{servers}`; nothing was started"
-        ));
+        print_note(&format!("using recorded definitions of `{servers}`; nothing was started"));
     }
     let mut has_other_errors = false;
     let mut report = Report { ok: true, diagnostics: Vec::new() };

@@ -16,7 +16,7 @@ use crate::api::catalog::ServedTools;
 use crate::app::{App, ServerSelection};
 use crate::config::documents::composition_files;
 use crate::mcp::builtin;
-use crate::print::{print_diagnostics, print_error, print_status};
+use crate::print::{print_diagnostics, print_error, print_note, print_status};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -137,8 +137,8 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
         engine = app.engine.with_compositions(others.chain([source.clone()])).0;
         if !global.quiet {
             let name = &composition.name;
-            print_status(&format!(
-                "note: `{name}` is not configured; add its file to `compositions` to serve it"
+            print_note(&format!(
+                "`{name}` is not configured; add its file to `compositions` to serve it"
             ));
         }
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use super::import::ImportedServers;
 use super::{Exit, Global, import};
 use crate::config::{self, TrustFile};
-use crate::print::{escape_control, print_error, print_status};
+use crate::print::{escape_control, print_error, print_note, print_status};
 
 /// Write a configuration and a working example
 ///
@@ -82,7 +82,7 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         trust(&args.folder.join("segue.yaml"));
     }
     for note in imported.iter().flat_map(|imported| &imported.notes) {
-        print_status(&format!("note: {}", escape_control(note)));
+        print_note(&escape_control(note));
     }
     if !global.quiet {
         let inside = if args.folder == Path::new(".") {
@@ -113,7 +113,7 @@ fn imported_servers(global: &Global, args: &InitArgs) -> Result<Option<ImportedS
             Ok(Some(imported))
         }
         Err(message) => {
-            print_status(&format!("note: not imported: {}", escape_control(&message)));
+            print_note(&format!("not imported: {}", escape_control(&message)));
             Ok(None)
         }
     }

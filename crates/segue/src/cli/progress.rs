@@ -14,7 +14,9 @@ use segue_runtime::driver::{NoObserver, Observer};
 use segue_runtime::tools;
 
 use super::{Global, Output};
-use crate::print::{TerminalStyle, escape_control, print_data, print_status, set_live_display};
+use crate::print::{
+    TerminalStyle, end_live_display, escape_control, print_data, print_status, start_live_display,
+};
 use crate::step_events::{self, StepChange, step_change};
 
 /// The most steps that a tree keeps on the screen; a larger run shows only active and failed steps.
@@ -236,8 +238,6 @@ pub(super) struct TreeDisplay {
 struct TreeLine {
     path: Arc<str>,
     bar: ProgressBar,
-    /// The last line below this one that belongs to it.
-    last_inside: Option<ProgressBar>,
     began_ms: u64,
     tool: String,
     retries: u32,
@@ -273,7 +273,7 @@ impl TreeDisplay {
         let colour = TerminalStyle::of_stderr().colour;
         let small = steps <= LINES_MAX;
         let bars = MultiProgress::new();
-        set_live_display(Some(bars.clone()));
+        start_live_display(bars.clone());
         TreeDisplay {
             bars,
             colour,
@@ -320,10 +320,10 @@ impl TreeDisplay {
         false
     }
 
-    /// Adds a line: below the enclosing step, or at the end.
+    /// Adds a line: below the enclosing step and the lines inside it, or at the end.
     fn begin(
         &self,
-        lines: &mut BTreeMap<NodeId, TreeLine>,
+        lines: &BTreeMap<NodeId, TreeLine>,
         path: &Arc<str>,
         depth: usize,
         at_ms: u64,
@@ -331,17 +331,16 @@ impl TreeDisplay {
         let (outer, name) = path.rsplit_once('/').unwrap_or(("", path));
         // `each[7]/say` stands below `each`, with its item.
         let (outer, name) = match outer.rsplit_once('[') {
-            Some((outer, item)) => (outer, format!("[{item} {name}")),
-            None => (outer, name.to_owned()),
+            Some((outer, item)) if item.ends_with(']') => (outer, format!("[{item} {name}")),
+            _ => (outer, name.to_owned()),
         };
-        let parent = lines.values_mut().find(|line| &*line.path == outer);
-        let bar = match parent {
-            Some(parent) => {
-                let above = parent.last_inside.as_ref().unwrap_or(&parent.bar);
-                let bar = self.bars.insert_after(above, ProgressBar::new_spinner());
-                parent.last_inside = Some(bar.clone());
-                bar
-            }
+        let is_inside = |line: &&TreeLine| {
+            let rest = line.path.strip_prefix(outer);
+            !outer.is_empty()
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '[']))
+        };
+        let bar = match lines.values().rfind(is_inside) {
+            Some(above) => self.bars.insert_after(&above.bar, ProgressBar::new_spinner()),
             None => self.bars.add(ProgressBar::new_spinner()),
         };
         let indent = "  ".repeat(depth);
@@ -353,15 +352,7 @@ impl TreeDisplay {
         bar.set_prefix(name);
         bar.enable_steady_tick(Duration::from_millis(80));
         let path = path.clone();
-        TreeLine {
-            path,
-            bar,
-            last_inside: None,
-            began_ms: at_ms,
-            tool: String::new(),
-            retries: 0,
-            is_of_item: false,
-        }
+        TreeLine { path, bar, began_ms: at_ms, tool: String::new(), retries: 0, is_of_item: false }
     }
 
     fn end(line: &TreeLine, mark: &str, words: &str, keep: bool) {
@@ -385,7 +376,7 @@ impl TreeDisplay {
         for line in lines.values().filter(|line| !line.bar.is_finished()) {
             TreeDisplay::end(line, "·", &line.bar.message(), true);
         }
-        set_live_display(None);
+        end_live_display();
     }
 
     /// The line of a step; `None` if too many items of a loop are on the screen already.

@@ -21,7 +21,7 @@ use crate::config::{Config, ServeConfig, data_folder};
 use crate::http::auth::{Authenticator, Issuer};
 use crate::http::{bind, tls};
 use crate::mcp::builtin;
-use crate::print::{print_error, print_status, print_warning};
+use crate::print::{print_error, print_note, print_status, print_warning};
 use crate::server::HttpServer;
 
 /// The default address: reachable from this machine only.
@@ -238,8 +238,8 @@ fn update_access(
         && now.allowed_hosts == started.allowed_hosts
         && now.allowed_origins == started.allowed_origins;
     if !is_same {
-        print_status(
-            "note: changes to `listen`, `tls`, `allowed_hosts` and `allowed_origins` take effect at the next start",
+        print_note(
+            "changes to `listen`, `tls`, `allowed_hosts` and `allowed_origins` take effect at the next start",
         );
     }
     // A reload must not generate another token.

@@ -13,7 +13,7 @@ use super::call::report_unknown;
 use super::{Exit, Global, print_json, to_json};
 use crate::api::tools::{ToolDetails, ToolList};
 use crate::app::{App, ServerSelection};
-use crate::print::{escape_control, print_data, print_status};
+use crate::print::{escape_control, print_data, print_note};
 
 /// List tools, or show one
 ///
@@ -70,14 +70,11 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
 
 fn list(global: &Global, app: &App, words: &str) -> Exit {
     for (name, why) in &app.upstream.failed {
-        print_status(&format!(
-            "note: the MCP server `{name}` cannot be used: {}",
-            escape_control(why)
-        ));
+        print_note(&format!("the MCP server `{name}` cannot be used: {}", escape_control(why)));
     }
     for id in &app.upstream.changed {
-        print_status(&format!(
-            "note: the definition of `{id}` differs from the accepted one: {}",
+        print_note(&format!(
+            "the definition of `{id}` differs from the accepted one: {}",
             UnavailableTools::change_help(id)
         ));
     }

@@ -289,3 +289,28 @@ fn a_search_is_ranked_and_forgives_typos() {
     assert_eq!(first("delete file"), "builtin:files_delete");
     assert_eq!(first("xyzzy"), "");
 }
+
+/// The rollback of a step is no second attempt of it.
+#[test]
+fn a_rollback_is_numbered_by_itself() {
+    let world = World::with(
+        "name: c\nerror_handling: { rollback_on_failure: true }\nsteps:\n  \
+         - { id: save, tool: checkpoint_save, parameters: { content: kept } }\n  \
+         - { id: bad, tool: fail, depends_on: [save] }\n",
+    );
+    let args = ["run", "c.yaml", "-q", "--log-level", "segue=debug", "--log-format", "json"];
+    let said = world.segue(&args).exits(1).stderr;
+    let lines = said.lines().filter_map(|line| serde_json::from_str::<Json>(line).ok());
+    let ended: Vec<Json> =
+        lines.filter(|line| line.to_string().contains("attempt ended")).collect();
+    let of = |purpose: &str| {
+        let is_it = |line: &&Json| {
+            let text = line.to_string();
+            text.contains("\"save\"") && text.contains(&format!("\"{purpose}\""))
+        };
+        ended.iter().find(is_it).unwrap_or_else(|| panic!("no {purpose} in {said}")).to_string()
+    };
+    for purpose in ["do", "undo"] {
+        assert!(of(purpose).contains("\"attempt\":1"), "{purpose}: {said}");
+    }
+}

@@ -29,6 +29,8 @@ fn screen(written: &str) -> Vec<String> {
                     _ => {}
                 }
             }
+            // Nothing is shown, such as the Ctrl-C of the person.
+            c if c.is_control() => {}
             c => {
                 if column == COLUMNS {
                     (row, column) = (row + 1, 0);
@@ -69,7 +71,7 @@ fn a_screen_is_read_like_a_terminal() {
 fn a_long_loop_shows_its_count_and_its_failures() {
     let world = World::with(
         "name: many\nsteps:\n  - id: each\n    loop:\n      over: '{{ range(60) }}'\n      \
-         on_error: continue\n      steps:\n        - { id: say, tool: echo, parameters: { n: '{{ item }}' } }\n        \
+         on_item_failure: continue\n      steps:\n        - { id: say, tool: echo, parameters: { n: '{{ item }}' } }\n        \
          - { id: bad, tool: fail, when: '{{ say.n == 41 }}' }\n",
     );
     let done = at_a_terminal(&world, "", &["run", "c.yaml", "--store", "memory"]);

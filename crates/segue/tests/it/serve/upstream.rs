@@ -1,5 +1,6 @@
 //! What the servers behind a composition tell and give, as the host in front of it gets it.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -7,6 +8,7 @@ use super::ANY_TOOL;
 use super::host::{Host, error, value};
 use super::hosts;
 use crate::mcp::real_servers;
+use crate::served::Served;
 use crate::support::{Json, World, json, repository, until};
 
 fn script() -> PathBuf {
@@ -178,11 +180,47 @@ fn a_server_that_comes_late_is_taken_in() {
     let unknown =
         json!({ "composition": { "name": "q", "steps": [{ "id": "a", "tool": "h:t" }] } });
     let refused = host.call("composition_execute", unknown);
-    assert!(error(&refused).contains("cannot be used"), "{refused}");
+    assert!(error(&refused).contains("is down"), "{refused}");
     std::fs::copy(script(), world.path("late.py")).unwrap();
     host.notification(LIST_CHANGED);
     assert_eq!(offered(&mut host), ["c"]);
     assert_eq!(value(&host.call("run_get", run))["status"], "success");
+}
+
+/// A note about the configuration is logged once, as a warning, although the tools are taken in again
+/// when a server comes late.
+#[test]
+fn notes_are_logged_once_and_as_warnings() {
+    let world = World::with("name: c\nsteps: [{ id: a, tool: 'h:t' }]\n");
+    world.file(
+        "segue.yaml",
+        "compositions: [c.yaml, 'nothing/*.yaml']\nmcpServers: { h: { command: python3, args: [late.py] } }\n",
+    );
+    let mut command = world.command(crate::support::SEGUE);
+    command.args(["--config", "segue.yaml", "--store", "memory", "serve", "--port", "0"]);
+    command.args(["--no-token", "--log-format", "json"]).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let mut lines = lines.map(|line| serde_json::from_str::<Json>(&line).unwrap());
+    let says = |line: &Json, part: &str| line["message"].as_str().unwrap().contains(part);
+    let mut seen: Vec<Json> = Vec::new();
+    while !seen.last().is_some_and(|line| says(line, "listening at")) {
+        seen.push(lines.next().unwrap());
+    }
+    let address = seen.last().unwrap()["message"].as_str().unwrap().to_owned();
+    let address = address.split("://").nth(1).unwrap().split(' ').next().unwrap();
+    let served = Served::at(address.to_owned());
+    std::fs::copy(script(), world.path("late.py")).unwrap();
+    until(|| served.get("/api/v1/compositions").body.contains("\"c\"").then_some(()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    seen.extend(lines);
+    let notes: Vec<&Json> = seen.iter().filter(|line| says(line, "matches no file")).collect();
+    assert_eq!(notes.len(), 1, "{seen:#?}");
+    for line in seen.iter().filter(|line| says(line, "matches no") || says(line, "cannot be used"))
+    {
+        assert_eq!(line["level"], "WARN", "{line}");
+    }
 }
 
 /// The start does not wait long for a server that does not answer, nor twice, and not at all for
