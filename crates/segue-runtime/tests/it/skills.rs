@@ -179,7 +179,7 @@ fn threads_share_a_guard() {
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
             scope.spawn(|| {
-                assert!(planner.plan(&skill(SKILL)).unwrap_err().is(Code::PolicyViolation))
+                assert!(planner.plan(&skill(SKILL)).unwrap_err().is(Code::PolicyViolation));
             });
         }
     });
