@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use segue_core::catalog::Catalog;
 use segue_core::compile::compile;
+use segue_core::composition::Composition;
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
@@ -14,7 +15,7 @@ use segue_core::schema::Schema;
 use segue_core::source::Source;
 use segue_core::tool::ToolSpec;
 use segue_core::toolset::{
-    Filter, Policy, Predicate, ToolAccess, ToolPattern, Toolset, ToolsetBuilder,
+    Filter, GuardError, Policy, Predicate, ToolAccess, ToolPattern, Toolset, ToolsetBuilder,
 };
 
 fn tool(id: &str, tags: &[&str], category: Option<&str>, scopes: &[&str]) -> Arc<ToolSpec> {
@@ -316,4 +317,32 @@ tools:
             found.iter().map(|(code, line, _)| (*code, *line)).collect();
         assert_eq!(refused, [(Code::ToolNotAllowed, line)], "{found:?}");
     }
+}
+
+/// SX-05: a guard of the program checks every dialect, and the compositions that one calls.
+#[test]
+fn every_dialect_is_held_to_the_guards_of_a_program() {
+    let catalog = restricted(|builder| {
+        builder.guard(|composition: &Composition| match &*composition.name {
+            "clean-up" => Err(GuardError::policy("no cleaning today")),
+            "t" if composition.body.steps.len() > 1 => {
+                Err(GuardError { code: Code::MaxStepsExceeded, message: "one is enough".into() })
+            }
+            _ => Ok(()),
+        })
+    });
+    let calls = "name: t\nsteps:\n  - { id: a, tool: clean-up, parameters: {} }\n";
+    let inside = "`composition:clean-up` cannot be called: no cleaning today".to_owned();
+    assert_eq!(found(calls, &catalog), [(Code::PolicyViolation, 3, inside)]);
+    for two in [
+        "name: t\nsteps:\n  - { id: a, tool: echo }\n  - { id: b, tool: echo }\n",
+        "name: t\nsteps:\n  - { id: a, tool_id: echo, inputs: {} }\n  - { id: b, tool_id: echo, inputs: {} }\n",
+        "name: t\ntools:\n  - { name: echo, parameters: {} }\n  - { name: find, parameters: {} }\n",
+        "name: t\ndialect: chain\nsteps:\n  - { tool: echo, inputs: {} }\n  - { tool: find, inputs: {} }\n",
+    ] {
+        let found = found(two, &catalog);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!((found[0].0, &*found[0].2), (Code::MaxStepsExceeded, "one is enough"));
+    }
+    assert!(found("name: other\nsteps:\n  - { id: a, tool: echo }\n", &catalog).is_empty());
 }

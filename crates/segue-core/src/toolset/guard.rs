@@ -1,5 +1,6 @@
 //! Guards that a program adds to a toolset: each may refuse a composition before it is planned.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,7 +42,8 @@ impl GuardError {
 /// Toolset::builder("t").guard(guard);
 /// ```
 pub trait Guard: Send + Sync {
-    /// Checks a composition that has no other errors; its tools are resolved.
+    /// Checks a composition that has no other errors; its tools are resolved. The compositions that
+    /// it calls are checked by themselves.
     fn check(&self, composition: &Composition) -> Result<(), GuardError>;
 }
 
@@ -68,4 +70,29 @@ impl fmt::Debug for SharedGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Guard")
     }
+}
+
+/// Why guards refuse a composition or one that it calls, if so. Each composition is checked once.
+pub(super) fn refusal(guards: &[SharedGuard], composition: &Composition) -> Option<GuardError> {
+    if guards.is_empty() { None } else { refusal_of(guards, composition, &mut BTreeSet::new()) }
+}
+
+fn refusal_of(
+    guards: &[SharedGuard],
+    composition: &Composition,
+    checked: &mut BTreeSet<*const Composition>,
+) -> Option<GuardError> {
+    if !checked.insert(std::ptr::from_ref(composition)) {
+        return None;
+    }
+    let mut refusal = guards.iter().find_map(|guard| guard.0.check(composition).err());
+    composition.body.walk_calls(&mut |call| {
+        let Some(tool) = call.tool.as_ref().filter(|_| refusal.is_none()) else { return };
+        let inside = tool.composition.as_ref().and_then(|inner| refusal_of(guards, inner, checked));
+        refusal = inside.map(|GuardError { code, message }| GuardError {
+            code,
+            message: format!("`{}` cannot be called: {message}", tool.id),
+        });
+    });
+    refusal
 }

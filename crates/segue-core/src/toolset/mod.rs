@@ -308,9 +308,9 @@ impl Toolset {
             .or_else(|| self.guard_error(composition).map(|error| (error.code, error.message)))
     }
 
-    /// Why a guard of the program refuses a composition, if so.
+    /// Why a guard of the program refuses a composition or one that it calls, if so.
     pub(crate) fn guard_error(&self, composition: &Composition) -> Option<GuardError> {
-        self.custom_guards.iter().find_map(|guard| guard.0.check(composition).err())
+        guard::refusal(&self.custom_guards, composition)
     }
 
     /// Why a composition has too many steps, if so.
