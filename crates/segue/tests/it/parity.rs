@@ -23,38 +23,43 @@ const SHOWN_CHARS_MAX: usize = 70;
 
 const SURFACES: [&str; 6] = ["CLI", "REST", "GraphQL", "MCP", "Python", "nested"];
 
-/// Runs beside those of the seeds: what each dialect does, and each way to end.
-const CASES: &[(&str, &str, &str)] = &[
+/// Runs beside those of the seeds, what each dialect does and each way to end: the name, the document,
+/// the input and the status.
+const CASES: &[(&str, &str, &str, &str)] = &[
     (
         "composition: success",
         r#"{name: sum-up, steps: [{id: a, tool: echo, parameters: {n: "{{ input.n }}"}},
             {id: b, tool: echo, parameters: {m: "{{ a.n + 1 }}"}}], output: {m: "{{ b.m }}"}}"#,
         r#"{"n": 20}"#,
+        "success",
     ),
     (
         "composition: failure",
         "{name: it-fails, steps: [{id: a, tool: echo, parameters: {n: 1}},
             {id: b, tool: fail, parameters: {message: no luck}, depends_on: [a]}]}",
         "{}",
+        "failed",
     ),
     (
         "composition: retry",
         "{name: tries-again, steps: [{id: a, tool: fail, parameters: {times: 1, value: 7},
             retry_count: 2}]}",
         "{}",
+        "success",
     ),
     (
         "composition: rollback",
-        r#"{name: rolls-back, steps: [{id: a, tool: echo, parameters: {n: 1},
-            rollback: {tool: echo, parameters: {gone: "{{ output.n }}"}}},
+        r#"{name: rolls-back, steps: [{id: a, tool: checkpoint_save, parameters: {content: kept}},
             {id: b, tool: fail, depends_on: [a]}], error_handling: {rollback_on_failure: true}}"#,
         "{}",
+        "rolled_back",
     ),
     (
         "composition: partial",
         "{name: in-part, steps: [{id: a, tool: echo, parameters: {n: 1}}, {id: b, tool: fail}],
             error_handling: {failure_strategy: partial_success}}",
         "{}",
+        "partial",
     ),
     (
         "chain: success",
@@ -62,6 +67,7 @@ const CASES: &[(&str, &str, &str)] = &[
             steps: [{tool: echo, inputs: {data: "{{ state.text }}"}, on_success: {map_outputs: {data: first}}},
             {tool: echo, inputs: {data: "2: {{ state.first }}"}, on_success: {map_outputs: {data: final_result}}}]}"#,
         r#"{"text": "Hello"}"#,
+        "success",
     ),
     (
         "chain: failure",
@@ -69,38 +75,44 @@ const CASES: &[(&str, &str, &str)] = &[
             on_success: {map_outputs: {data: first}}}, {tool: fail, inputs: {message: down},
             on_failure: {action: retry, max_retries: 1}}]}",
         "{}",
+        "failed",
     ),
     (
         "chain: a missing parameter",
         r#"{name: chain_needs, dialect: chain, parameters: [{name: text, type: string, required: true}],
             steps: [{tool: echo, inputs: {data: "{{ state.text }}"}}]}"#,
         "{}",
+        "failed",
     ),
     (
         "skill: success",
         "{dialect: skill, name: skilled, steps: [{id: b, tool_id: echo, inputs: {n: 2}},
             {id: a, tool_id: echo, inputs: {n: 1}}]}",
         "{}",
+        "success",
     ),
     (
         "skill: failure",
         "{dialect: skill, name: unskilled, steps: [{id: a, tool_id: echo, inputs: {n: 1}},
             {id: b, tool_id: fail, inputs: {message: no}}]}",
         "{}",
+        "failed",
     ),
     (
         "plan: success",
-        r#"{name: planned, tools: [{name: echo, parameters: {_id: 5}, dependsOn: null},
+        r#"{name: planned, tools: [{name: echo, parameters: {_id: abc}, dependsOn: null},
             {name: text_stats, parameters: {text: "{{echo._id}}"}, dependsOn: echo}],
             executionOrder: [echo, text_stats]}"#,
         "{}",
+        "success",
     ),
     (
         "plan: failure",
-        r#"{name: plan-fails, tools: [{name: echo, parameters: {_id: 5}, dependsOn: null},
+        r#"{name: plan-fails, tools: [{name: echo, parameters: {_id: abc}, dependsOn: null},
             {name: fail, parameters: {message: "{{echo._id}}"}, dependsOn: echo}],
             executionOrder: [echo, fail]}"#,
         "{}",
+        "failed",
     ),
     (
         "ToolHive: success",
@@ -108,6 +120,7 @@ const CASES: &[(&str, &str, &str)] = &[
             steps: [{id: greet, type: tool, tool: builtin.echo, arguments: {text: "Hello {{.params.name}}"}}],
             output: {properties: {greeting: {type: string, value: "{{.steps.greet.output.text}}"}}}}"#,
         r#"{"name": "Ada"}"#,
+        "success",
     ),
 ];
 
@@ -241,7 +254,7 @@ impl Subject {
             outcome.insert("output", masked(&unwrapped(&result["structuredContent"])));
         }
         let Some(run_id) = meta["segue/runId"].as_str() else { return outcome };
-        if meta.get("segue/result").is_some_and(|own| own.get("results").is_none()) {
+        if meta.get("segue/result").is_some_and(|own| own.get("duration").is_none()) {
             outcome.insert("result", masked(&meta["segue/result"]));
         }
         let run = ask("run_get", &json!({ "run_id": run_id }))["structuredContent"].clone();
@@ -365,8 +378,11 @@ fn masked(value: &Json) -> Json {
 
 /// One row of the page, and everything about it that differs.
 fn row(run: Run) -> (String, Vec<String>) {
-    let name = run.name.clone();
+    let (name, expected) = (run.name.clone(), run.status.clone());
     let (subject, cli) = Subject::new(run);
+    if let Some(expected) = expected {
+        assert_eq!(cli["status"], expected, "{name}: {cli:?}");
+    }
     let mut wrong = Vec::new();
     let mut cells = vec!["reference".to_owned()];
     for (outcome, surface) in subject.others().iter().zip(&SURFACES[1..]) {
@@ -405,15 +421,18 @@ struct Run {
     file: &'static str,
     input: Json,
     has_client: bool,
+    /// The status that it must have; a case of the seeds says so itself.
+    status: Option<String>,
 }
 
 fn parity_runs() -> Vec<Run> {
-    let run = |(name, text, input): &(&str, &str, &str)| {
+    let run = |(name, text, input, status): &(&str, &str, &str, &str)| {
         let world = World::new();
         world.file("c.yaml", text);
         world.file("segue.yaml", "{}");
         let (name, input) = ((*name).to_owned(), serde_json::from_str(input).unwrap());
-        Run { name, world, file: "c.yaml", input, has_client: true }
+        let status = Some((*status).to_owned());
+        Run { name, world, file: "c.yaml", input, has_client: true, status }
     };
     CASES.iter().map(run).collect()
 }
@@ -430,7 +449,7 @@ fn seed_runs() -> Vec<Run> {
                 let name = folder.file_name().unwrap().to_string_lossy().into_owned();
                 let input = if run["input"].is_null() { json!({}) } else { run["input"].clone() };
                 let (name, has_client) = (format!("{name}, run {number}"), number == 0);
-                all.push(Run { name, world, file, input, has_client });
+                all.push(Run { name, world, file, input, has_client, status: None });
             }
         }
     }
@@ -512,7 +531,7 @@ fn the_examples_of_the_seeds_come_to_the_same_through_every_surface() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// S1-37, S1-62, S1-63: the usage of the chains' document, with the tool that Segue generates.
+/// S1-37, S1-63: the usage of the chains' document, with the tool that Segue generates.
 #[test]
 fn the_usage_of_the_document_works_as_written() {
     let folder = folders().into_iter().find(|folder| folder.ends_with("001-echo")).unwrap();
