@@ -82,7 +82,7 @@ impl RunService {
             let questions = QuestionConfirmer { handle: driven.clone() };
             let only_resumes = command == RunCommand::Resume;
             let request = ResumeRequest {
-                command: command,
+                command,
                 take_over,
                 confirmer: &questions,
                 observer: &watch,
