@@ -151,7 +151,7 @@ fn a_plan_that_fails_says_so() {
     let request = made["createPlanWithRequestId"]["requestId"].as_str().unwrap();
     let execute = format!(
         r#"mutation {{ executePlan(requestId: "{request}") {{ state executionResults {{
-            success results errors {{ step code message }} }} run {{ steps {{ nodes {{ id output }} }} }} }} }}"#
+            success results outputs dialectResult errors {{ step code message }} }} run {{ steps {{ nodes {{ id output }} }} }} }} }}"#
     );
     let ran = &data(&served, &execute)["executePlan"];
     assert_eq!((&ran["state"], calls(&world).len()), (&json!("failed"), 1));
@@ -159,6 +159,14 @@ fn a_plan_that_fails_says_so() {
     assert_eq!((&failure["step"], &failure["code"]), (&json!("fail"), &json!("tool-error")));
     assert!(failure["message"].as_str().unwrap().contains("no room for Alice"), "{failure}");
     assert_eq!(ran["run"]["steps"]["nodes"][0]["output"]["name"], "Alice");
+    let results = &ran["executionResults"];
+    assert_eq!(results["results"]["createAuthor"]["name"], "Alice");
+    assert_eq!(results["outputs"], results["results"]);
+    let own = &results["dialectResult"];
+    assert_eq!((&own["state"], &own["requestId"]), (&json!("failed"), &json!(request)));
+    assert_eq!(own["executionResults"]["outputs"], results["results"]);
+    assert_eq!(own["executionResults"]["results"][0]["toolName"], "createAuthor");
+    assert_eq!(own["executionResults"]["results"][1]["success"], false);
 }
 
 /// Compositions are run, and runs are looked at, a page at a time.
