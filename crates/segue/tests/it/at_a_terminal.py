@@ -18,7 +18,7 @@ if pid == 0:
 if lines[0].startswith("^"):
     os.write(terminal, lines.pop(0)[1:].encode() + b"\n")
 awaited, typed = None, None
-if lines[0].startswith("@"):
+if lines and lines[0].startswith("@"):
     awaited, typed = (part.encode() for part in lines.pop(0)[1:].split("@", 1))
 shown = since = b""
 while True:
