@@ -85,10 +85,11 @@ pub(super) async fn view_of(store: &dyn Store, run: &Run) -> RunView {
     if view.started_at.is_none() {
         return view;
     }
-    let journal = match result::needs_journal(view.dialect) {
+    let journal = if result::needs_journal(view.dialect) {
         // The run has ended whether or not its journal can be read now.
-        true => store.load(&view.run_id).await.unwrap_or_default(),
-        false => Vec::new(),
+        store.load(&view.run_id).await.unwrap_or_default()
+    } else {
+        Vec::new()
     };
     view.dialect_result = result::dialect_result(&view, run, &journal);
     view

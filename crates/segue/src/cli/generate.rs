@@ -149,9 +149,10 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
     };
     let tool = segue_core::plan::composition_tool(composition);
     let is_dialect_result = composition.dialect == Dialect::Chain;
-    let output = match is_dialect_result {
-        true => Some(Arc::new(Schema::new(chain_schema(composition)))),
-        false => tool.output,
+    let output = if is_dialect_result {
+        Some(Arc::new(Schema::new(chain_schema(composition))))
+    } else {
+        tool.output
     };
     Ok(ClientSubject {
         composition: composition.name.clone(),

@@ -49,8 +49,8 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "composition: rollback",
-        r#"{name: rolls-back, steps: [{id: a, tool: checkpoint_save, parameters: {content: kept}},
-            {id: b, tool: fail, depends_on: [a]}], error_handling: {rollback_on_failure: true}}"#,
+        "{name: rolls-back, steps: [{id: a, tool: checkpoint_save, parameters: {content: kept}},
+            {id: b, tool: fail, depends_on: [a]}], error_handling: {rollback_on_failure: true}}",
         "{}",
         "rolled_back",
     ),
@@ -174,9 +174,8 @@ impl Subject {
             &|| with(&|served| self.rest(served)),
             &|| with(&|served| self.graphql(served)),
             &|| with(&|served| self.mcp(served)),
-            &|| match self.has_client {
-                true => with(&|served| self.python(served)),
-                false => Outcome::new(),
+            &|| {
+                if self.has_client { with(&|served| self.python(served)) } else { Outcome::new() }
             },
             &|| self.nested(),
         ];
@@ -241,8 +240,8 @@ impl Subject {
             let message = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/call",
                 "params": { "name": tool, "arguments": arguments } });
             let body = served.mcp(Some(&session), &message).body;
-            let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
-            let last = data.filter(|data| !data.trim().is_empty()).next_back();
+            let mut data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+            let last = data.rfind(|data| !data.trim().is_empty());
             let answer: Json = serde_json::from_str(last.unwrap_or(&body)).unwrap();
             answer["result"].clone()
         };
