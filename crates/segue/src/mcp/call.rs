@@ -142,9 +142,9 @@ impl IncomingCall<'_> {
         let declared = self.context.client_capabilities().map(serde_json::to_value);
         let declared = declared.and_then(Result::ok).unwrap_or_default();
         let required = plan.composition.requires_capabilities.iter();
-        let missing: Vec<&Arc<str>> = required
-            .filter(|name| declared.get(&***name).is_none_or(serde_json::Value::is_null))
-            .collect();
+        let is_missing =
+            |name: &&Arc<str>| declared.get(&***name).is_none_or(serde_json::Value::is_null);
+        let missing: Vec<&Arc<str>> = required.filter(is_missing).collect();
         if missing.is_empty() {
             return None;
         }

@@ -49,8 +49,8 @@ const CASES: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "composition: rollback",
-        r#"{name: rolls-back, steps: [{id: a, tool: checkpoint_save, parameters: {content: kept}},
-            {id: b, tool: fail, depends_on: [a]}], error_handling: {rollback_on_failure: true}}"#,
+        "{name: rolls-back, steps: [{id: a, tool: checkpoint_save, parameters: {content: kept}},
+            {id: b, tool: fail, depends_on: [a]}], error_handling: {rollback_on_failure: true}}",
         "{}",
         "rolled_back",
     ),
