@@ -125,6 +125,23 @@ fn findings(prompt: &Prompt) -> String {
     told["findings"].as_array().unwrap().iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// A plan from words may make a call under a condition, and run independent calls together.
+#[test]
+fn conditions_and_concurrency_are_part_of_a_plan() {
+    let (mut conversation, _) = begin(Limits::default());
+    let mut answer = good();
+    answer["tools"][1]["when"] = json!("{{createAuthor._id != ''}}");
+    answer["max_concurrency"] = json!(100);
+    let proposal = proposed(conversation.handle(said(answer.to_string())));
+    let document = Json::from(&proposal.document);
+    assert_eq!(document["tools"][1]["when"], "{{createAuthor._id != ''}}");
+    assert_eq!(document["max_concurrency"], 8, "bounded");
+    let (mut conversation, _) = begin(Limits::default());
+    answer["max_concurrency"] = json!("many");
+    let corrected = prompt(conversation.handle(said(answer.to_string())));
+    assert!(findings(&corrected).contains("`max_concurrency` must be a count"));
+}
+
 /// S4-10, S4-11, S4-13, S4-19: the walk-through of the seed, planned in one round.
 #[test]
 fn a_good_answer_is_a_plan() {

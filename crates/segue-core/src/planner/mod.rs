@@ -60,7 +60,9 @@ pub enum Role {
 /// The messages for a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// The messages, in order. The instructions come before them.
+    /// What the model is to do; comes before the messages. It never contains external text.
+    pub instructions: &'static str,
+    /// The messages, in order.
     pub messages: Vec<(Role, Arc<str>)>,
     /// The maximum length of its answer, in tokens.
     pub answer_tokens_max: usize,
@@ -249,7 +251,8 @@ impl Conversation {
             let help = "`llm_tokens_max` is the limit of one request";
             return self.give_up(message, Some(help), Vec::new());
         }
-        ConversationEffect::Ask(Prompt { messages: self.messages.clone(), answer_tokens_max })
+        let (instructions, messages) = (INSTRUCTIONS, self.messages.clone());
+        ConversationEffect::Ask(Prompt { instructions, messages, answer_tokens_max })
     }
 
     fn model_failed(&mut self, failure: &Failure, entropy: u64) -> ConversationEffect {
@@ -392,6 +395,9 @@ fn is_blocking(finding: &Diagnostic) -> bool {
     }
 }
 
+/// How many calls of a plan from words may run together.
+const TOGETHER_MAX: u32 = 8;
+
 /// The plan document of an answer.
 fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
     let text = |text: &Arc<str>| Value::String(text.clone());
@@ -407,6 +413,10 @@ fn plan_document(asked: &PlanQuery, answer: &ProposedPlan) -> Value {
     }
     members.push(("tools", answer.tools.clone()));
     members.push(("executionOrder", answer.order.clone()));
+    if let Some(count) = answer.max_concurrency.filter(|count| *count > 1) {
+        let count = count.min(u64::from(TOGETHER_MAX));
+        members.push(("max_concurrency", Value::from(count)));
+    }
     Value::object(members)
 }
 

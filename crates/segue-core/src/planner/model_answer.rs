@@ -12,10 +12,10 @@ use crate::source::Span;
 use crate::value::Value;
 
 /// The members of an answer.
-const ANSWER: &[&str] = &["reasoning", "tools", "executionOrder"];
+const ANSWER: &[&str] = &["reasoning", "tools", "executionOrder", "max_concurrency"];
 
 /// The members of one call.
-const CALL: &[&str] = &["id", "name", "parameters", "dependsOn"];
+const CALL: &[&str] = &["id", "name", "parameters", "dependsOn", "when"];
 
 /// A model's answer in the form of a plan.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,8 @@ pub(super) struct ProposedPlan {
     pub(super) tools: Value,
     /// Their order.
     pub(super) order: Value,
+    /// How many calls may run together, if more than one.
+    pub(super) max_concurrency: Option<u64>,
 }
 
 impl ProposedPlan {
@@ -67,7 +69,17 @@ pub(super) fn read(text: &str, limits: &Limits) -> Result<ProposedPlan, Vec<Diag
             Arc::from("")
         }
     };
-    if findings.is_empty() { Ok(ProposedPlan { reasoning, tools, order }) } else { Err(findings) }
+    let max_concurrency = match value.get("max_concurrency") {
+        None | Some(Value::Null) => None,
+        Some(number) => number.as_u64().filter(|number| *number > 0).or_else(|| {
+            findings.push(wrong(format!("`max_concurrency` must be a count, found {number}")));
+            None
+        }),
+    };
+    if !findings.is_empty() {
+        return Err(findings);
+    }
+    Ok(ProposedPlan { reasoning, tools, order, max_concurrency })
 }
 
 /// The text after a leading block of thoughts.

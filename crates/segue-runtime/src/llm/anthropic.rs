@@ -1,6 +1,6 @@
 //! The request and response formats of Anthropic's messages API.
 
-use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
+use segue_core::planner::{ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
 
 use super::{Headers, usage};
@@ -37,7 +37,7 @@ pub(super) fn body(model: &str, prompt: &Prompt) -> Value {
     Value::object([
         ("model", Value::from(model)),
         ("max_tokens", Value::from(prompt.answer_tokens_max)),
-        ("system", Value::from(INSTRUCTIONS)),
+        ("system", Value::from(prompt.instructions)),
         ("messages", Value::from(messages)),
     ])
 }

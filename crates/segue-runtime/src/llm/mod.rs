@@ -17,11 +17,12 @@ use async_trait::async_trait;
 use reqwest::Url;
 use segue_core::diagnostic::Code;
 use segue_core::limits::Limits;
-use segue_core::planner::{ModelReply, Prompt, Usage};
+use segue_core::planner::{ModelReply, Prompt, Role, StopReason, Usage};
 use segue_core::run::Failure;
 use segue_core::value::Value;
 
 use crate::tools::ToolError;
+use crate::tools::builtin::{TextModel, TextRequest};
 use crate::tools::http::address::AddressPolicy;
 use crate::tools::http::client::{HttpClient, HttpRequest};
 use crate::tools::redact::Secrets;
@@ -34,6 +35,31 @@ pub trait Model: Send + Sync {
 
     /// Asks it once.
     async fn answer(&self, prompt: &Prompt) -> Result<ModelReply, Failure>;
+}
+
+/// A model for built-in tools.
+pub fn text_model(model: Arc<dyn Model>) -> Arc<dyn TextModel> {
+    Arc::new(ModelOfTools(model))
+}
+
+struct ModelOfTools(Arc<dyn Model>);
+
+#[async_trait]
+impl TextModel for ModelOfTools {
+    fn name(&self) -> &Arc<str> {
+        self.0.name()
+    }
+
+    async fn write(&self, request: TextRequest) -> Result<Arc<str>, String> {
+        let TextRequest { instructions, message, answer_tokens_max } = request;
+        let messages = vec![(Role::User, Arc::from(message))];
+        let prompt = Prompt { instructions, messages, answer_tokens_max };
+        let reply = self.0.answer(&prompt).await.map_err(|failure| failure.message.to_string())?;
+        match reply.stop {
+            StopReason::Refused(why) => Err(format!("it refused: {why}")),
+            _ => Ok(reply.text),
+        }
+    }
 }
 
 /// The protocol of a model.

@@ -1,7 +1,7 @@
 //! The request and response formats of OpenAI's chat completions, as OpenAI, local servers and
 //! gateways speak them.
 
-use segue_core::planner::{INSTRUCTIONS, ModelReply, Prompt, Role, StopReason};
+use segue_core::planner::{ModelReply, Prompt, Role, StopReason};
 use segue_core::value::Value;
 
 use super::{Headers, usage};
@@ -23,7 +23,7 @@ pub(super) fn body(model: &str, prompt: &Prompt, is_own: bool) -> Value {
     let message = |role: &str, text: &str| {
         Value::object([("role", Value::from(role)), ("content", Value::from(text))])
     };
-    let mut messages = vec![message("system", INSTRUCTIONS)];
+    let mut messages = vec![message("system", prompt.instructions)];
     messages.extend(prompt.messages.iter().map(|(speaker, text)| match speaker {
         Role::User => message("user", text),
         Role::Assistant => message("assistant", text),

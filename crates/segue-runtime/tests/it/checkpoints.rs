@@ -77,7 +77,7 @@ async fn tags_must_all_be_there() {
     assert_eq!(newest["checkpoints"][0]["summary"], "x two");
 }
 
-/// The first search on a fresh machine finds a result, which names its source.
+/// A search that asks for the manual finds a result on a fresh machine, which names its source.
 #[tokio::test]
 async fn without_a_match_the_manual_answers() {
     let bench = Bench::new();
@@ -95,15 +95,20 @@ async fn without_a_match_the_manual_answers() {
         "composition as a tool",
         "call in doubt",
     ] {
-        let found = bench.ok("checkpoint_search", json!({"query": query, "top_k": 3})).await;
+        let found = bench
+            .ok("checkpoint_search", json!({"query": query, "top_k": 3, "manual": "if_empty"}))
+            .await;
         assert!(found["count"].as_u64() >= Some(1), "{query}");
         assert_eq!(found["results"][0]["source"], "manual");
         assert!(found["content"].as_str().unwrap().len() > 200);
     }
+    let unasked = bench.ok("checkpoint_search", json!({"query": "retries"})).await;
+    assert_eq!(unasked["count"], 0, "the manual answers only when it is asked for");
     let never = bench.ok("checkpoint_search", json!({"query": "retries", "manual": "never"})).await;
     assert_eq!(never, json!({"content": "", "results": [], "count": 0}));
     save(&bench, json!({"content": "my own note on retries"})).await;
-    let own = bench.ok("checkpoint_search", json!({"query": "retries"})).await;
+    let own =
+        bench.ok("checkpoint_search", json!({"query": "retries", "manual": "if_empty"})).await;
     assert_eq!((&own["count"], &own["results"][0]["source"]), (&json!(1), &json!("store")));
     let both = bench.ok("checkpoint_search", json!({"query": "retries", "manual": "always"})).await;
     assert_eq!(both["results"][0]["source"], "store");

@@ -1,8 +1,13 @@
 //! `context_fold`: properties of the result.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::support::{Bench, Json, json};
+use async_trait::async_trait;
+use segue_core::limits::Limits;
+use segue_runtime::tools::builtin::{TextModel, TextRequest, fold_with_model};
+
+use crate::support::{Bench, Json, call, json};
 
 const TEXT: &str = "# Saga pattern\n\n\
     A saga splits one large transaction into steps, and every step has a compensation. \
@@ -104,6 +109,83 @@ async fn several_texts_fold_into_one() {
     let folded = bench.ok("context_fold", json!({"content": content, "target_ratio": 0.6})).await;
     let text = folded["folded"].as_str().unwrap();
     assert!(text.contains("Alpha is first.") && text.contains("Beta follows"), "{text}");
+}
+
+/// A model that gives the same answer to every request.
+struct FixedModel {
+    name: Arc<str>,
+    answer: Result<&'static str, &'static str>,
+    requests: Mutex<Vec<TextRequest>>,
+}
+
+impl FixedModel {
+    fn new(answer: Result<&'static str, &'static str>) -> Arc<FixedModel> {
+        Arc::new(FixedModel { name: "small-1".into(), answer, requests: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl TextModel for FixedModel {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    async fn write(&self, request: TextRequest) -> Result<Arc<str>, String> {
+        self.requests.lock().unwrap().push(request);
+        self.answer.map(Arc::from).map_err(str::to_owned)
+    }
+}
+
+/// With a model, `abstractive` is what the model writes, asked once and within its bounds; the note
+/// names the model.
+#[tokio::test]
+async fn a_model_writes_an_abstractive_fold() {
+    let limits = Limits::default();
+    let model = FixedModel::new(Ok("Sagas compensate. They cost isolation."));
+    let tool = fold_with_model(model.clone(), &limits);
+    let args = json!({"content": TEXT, "strategy": "abstractive", "query": "costs"});
+    let folded = call(&tool, args).await.unwrap();
+    assert_eq!(folded["folded"], "Sagas compensate. They cost isolation.");
+    assert_eq!(
+        (&folded["strategy"], &folded["sentences_kept"]),
+        (&json!("abstractive"), &json!(2))
+    );
+    assert_eq!(folded["note"], "written by the model `small-1`");
+    let asked = model.requests.lock().unwrap().clone();
+    assert_eq!(asked.len(), 1);
+    assert!(
+        asked[0].message.contains("\"query\":\"costs\"") && !asked[0].instructions.contains("saga")
+    );
+    // A long text is shortened before the model sees it, and a long answer afterwards.
+    let long = "One more sentence about sagas and their costs. ".repeat(20_000);
+    let args = json!({"content": long, "strategy": "abstractive", "max_chars": 20});
+    let folded = call(&tool, args).await.unwrap();
+    assert!(chars(&folded["folded"]) <= 20, "{folded}");
+    assert!(folded["note"].as_str().unwrap().contains("too long for it"), "{folded}");
+    let asked = model.requests.lock().unwrap().clone();
+    assert!(
+        asked[1].message.len() <= limits.llm_tools_tokens_max * 3,
+        "{}",
+        asked[1].message.len()
+    );
+    assert!(asked.iter().all(|request| request.answer_tokens_max <= limits.llm_answer_tokens_max));
+    // Other folds ask nothing.
+    call(&tool, json!({"content": TEXT})).await.unwrap();
+    assert_eq!(model.requests.lock().unwrap().len(), 2);
+}
+
+/// A model that does not answer leaves an extractive fold, whose note says why.
+#[tokio::test]
+async fn without_an_answer_the_note_says_why() {
+    for (answer, why) in [(Err("it is busy"), "it is busy"), (Ok(" "), "its answer is empty")] {
+        let tool = fold_with_model(FixedModel::new(answer), &Limits::default());
+        let args = json!({"content": TEXT, "strategy": "abstractive"});
+        let folded = call(&tool, args).await.unwrap();
+        let note = format!(
+            "the model `small-1` wrote nothing ({why}), so the text was folded extractively"
+        );
+        assert_eq!((&folded["strategy"], &folded["note"]), (&json!("extractive"), &json!(note)));
+    }
 }
 
 /// The time grows linearly with the text; these shapes are the expensive ones.

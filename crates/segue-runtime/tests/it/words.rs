@@ -260,7 +260,10 @@ async fn failures_are_repeated_only_where_that_helps() {
     let model = model(&config, &Limits::default()).unwrap();
     let failed = async |says: &str| {
         let messages = vec![(Role::User, Arc::from(says))];
-        model.answer(&Prompt { messages, answer_tokens_max: 10 }).await.unwrap_err()
+        model
+            .answer(&Prompt { instructions: "plan", messages, answer_tokens_max: 10 })
+            .await
+            .unwrap_err()
     };
     for (says, retryable, wait, message) in [
         ("busy", true, Some(7_000), "slow down"),

@@ -162,7 +162,7 @@ fn concurrency(
 }
 
 /// The configured model. It is sent an API key, so an untrusted configuration gets one that refuses.
-fn model_of(config: &Config) -> Option<Arc<dyn Model>> {
+pub(super) fn model_of(config: &Config) -> Option<Arc<dyn Model>> {
     let known = config.llm.as_ref()?;
     if TrustFile::load().allows(config) {
         return llm::model(known, &config.limits).ok();

@@ -47,7 +47,7 @@ pub(crate) use error::AppError;
 pub(crate) use load::{load_config, load_config_as_written};
 pub(crate) use upstream::{ServerSelection, UpstreamServers, configured_servers};
 
-use engine::{build_engine, open_library};
+use engine::{build_engine, model_of, open_library};
 use tools::{Builtins, own_tools};
 
 /// What a command line says about the configuration.
@@ -170,7 +170,10 @@ impl App {
         // Before new servers start: they may need a port or a lock that an old one still holds.
         end_left_servers();
         let builtins = Builtins::new(&config);
-        let tools = own_tools(&config, &builtins)?;
+        // Tests and offline checks reach nothing, so they have no model either.
+        let is_offline = matches!(selection, ServerSelection::Recorded);
+        let model = if is_offline { None } else { model_of(&config) };
+        let tools = own_tools(&config, &builtins, model)?;
         let mut upstream = UpstreamServers::open(&config, selection, &tools);
         let (engine, not_loaded) =
             build_engine(options, &config, tools, &mut upstream, &[], change)?;
@@ -193,7 +196,7 @@ impl App {
         let builtins = Builtins::new(&config);
         let builtins =
             if builtins.is_same(&self.builtins) { self.builtins.clone() } else { builtins };
-        let tools = own_tools(&config, &builtins)?;
+        let tools = own_tools(&config, &builtins, model_of(&config))?;
         let mut upstream = UpstreamServers::reopen(&config, &tools, &self.upstream).await;
         // Statistics are hints: without them the engine works all the same.
         let stats = self.engine.store().tool_stats().await.unwrap_or_default();
@@ -209,7 +212,7 @@ impl App {
     /// Builds the engine anew from what the MCP servers list now.
     pub(crate) async fn refresh(&mut self) -> Result<(), AppError> {
         let App { config, builtins, upstream, options, .. } = self;
-        let tools = own_tools(config, builtins)?;
+        let tools = own_tools(config, builtins, model_of(config))?;
         upstream.rebuild_tools();
         let stats = self.engine.store().tool_stats().await.unwrap_or_default();
         let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use segue_core::diagnostic::Code;
 use segue_core::value::Value;
+use segue_runtime::llm::{self, Model};
 use segue_runtime::tools::builtin::{self, BuiltinConfig, CheckpointLocation};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner, command, http};
 
@@ -43,10 +44,19 @@ impl Builtins {
     }
 }
 
-/// The tools that need no server. A tool of an untrusted configuration refuses calls, or is left out
+/// The tools that need no server, `model` being the one that they may ask. A tool of an untrusted configuration refuses calls, or is left out
 /// where it cannot be made: what it lacks may be a variable that is not expanded yet.
-pub(super) fn own_tools(config: &Config, builtins: &Builtins) -> Result<Vec<Tool>, String> {
+pub(super) fn own_tools(
+    config: &Config,
+    builtins: &Builtins,
+    model: Option<Arc<dyn Model>>,
+) -> Result<Vec<Tool>, String> {
     let mut tools = builtins.tools();
+    if let Some(model) = model {
+        let fold = builtin::fold_with_model(llm::text_model(model), &config.limits);
+        tools.retain(|tool| tool.spec.id != fold.spec.id);
+        tools.push(fold);
+    }
     let trusted = TrustFile::load().allows(config);
     let commands = config.commands.iter().map(|(name, command)| {
         command::tool(name, command, &config.limits)

@@ -85,6 +85,32 @@ pub fn tools(config: &BuiltinConfig) -> Vec<Tool> {
     tools
 }
 
+/// A language model that built-in tools ask.
+#[async_trait]
+pub trait TextModel: Send + Sync {
+    /// The model's name.
+    fn name(&self) -> &Arc<str>;
+
+    /// Asks it once; an error is the reason for people.
+    async fn write(&self, request: TextRequest) -> Result<Arc<str>, String>;
+}
+
+/// A request to a model.
+#[derive(Clone, Debug)]
+pub struct TextRequest {
+    /// What the model is to do. It never contains external text.
+    pub instructions: &'static str,
+    /// The data, as JSON.
+    pub message: String,
+    /// The maximum length of the answer, in tokens.
+    pub answer_tokens_max: usize,
+}
+
+/// `context_fold` with a model for `strategy: abstractive`, in place of the one in [`tools`].
+pub fn fold_with_model(model: Arc<dyn TextModel>, limits: &Limits) -> Tool {
+    fold::tool_with_model(model, limits)
+}
+
 /// Tools without side effects: their answers follow from their arguments, at once.
 pub fn pure() -> Vec<ToolId> {
     let limits = Arc::new(Limits::default());

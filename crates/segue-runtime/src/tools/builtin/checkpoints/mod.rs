@@ -1,6 +1,6 @@
 //! `checkpoint_*`: saved texts with full-text search.
 //!
-//! A search that finds nothing among the user's checkpoints searches a small manual shipped with
+//! A search that asks for it (`manual`) also searches a small manual shipped with
 //! the program, so that the first search on a fresh machine has a result.
 //!
 //! Each run sees only the checkpoints of its owner.
@@ -55,12 +55,12 @@ const TOOLS: &[(BuiltinSpec, Run)] = &[
     (
         BuiltinSpec {
             name: "checkpoint_search",
-            description: "Finds checkpoints by words, best first; without a match, texts from Segue's manual",
+            description: "Finds checkpoints by words, best first",
             input: r#"{"type":"object","required":["query"],"additionalProperties":false,"properties":{
                 "query":{"type":"string","description":"words; those that have all of them, else those that have any"},
                 "top_k":{"type":"integer","minimum":1,"maximum":100,"default":10},
                 "tags":{"type":"array","items":{"type":"string"},"description":"tags that a checkpoint must all have"},
-                "manual":{"enum":["if_empty","always","never"],"default":"if_empty","description":"when Segue's own manual is searched too"}}}"#,
+                "manual":{"enum":["if_empty","always","never"],"default":"never","description":"whether Segue's own manual is searched too"}}}"#,
             output: r#"{"type":"object","required":["content","results","count"],"additionalProperties":false,"properties":{
                 "content":{"type":"string","description":"the texts of all results, with blank lines between them"},
                 "count":{"type":"integer"},
@@ -214,10 +214,10 @@ fn search(
     let mut found: Vec<(Checkpoint, f64, &str)> = Vec::new();
     let own = checkpoints.store.search(owner, &query)?;
     found.extend(own.into_iter().map(|(checkpoint, score)| (checkpoint, score, "store")));
-    let manual = match args.text_or("manual", "if_empty")? {
+    let manual = match args.text_or("manual", "never")? {
         "always" => true,
-        "never" => false,
-        _ => found.is_empty(),
+        "if_empty" => found.is_empty(),
+        _ => false,
     };
     if manual {
         let texts = checkpoints.manual.search(&CheckpointOwner::default(), &query)?;

@@ -4,9 +4,10 @@
 //! position and by the words of a query. Sentences are taken best first while they add new words.
 //! The same input always gives the same result.
 //!
-//! Not here: where sentences end ([`split`]); models. Without a model an `abstractive` fold is
-//! extractive, and its result says so.
+//! Not here: where sentences end ([`split`]); folds by a model ([`abstractive`]). Without a model an
+//! `abstractive` fold is extractive, and its result says so.
 
+mod abstractive;
 mod select;
 mod split;
 
@@ -17,8 +18,9 @@ use segue_core::limits::Limits;
 use segue_core::value::Value;
 
 use super::args::ToolArgs;
-use super::{BuiltinSpec, Pure, over_limit, rounded};
+use super::{BuiltinSpec, Pure, TextModel, over_limit, rounded};
 use crate::tools::{Tool, ToolError};
+use abstractive::FoldWithModel;
 use select::Selection;
 use split::{TextUnit, UnitKind};
 
@@ -54,28 +56,58 @@ pub(super) fn tools(limits: &Arc<Limits>) -> Vec<Tool> {
     vec![FOLD.tool(Arc::new(Pure { limits: limits.clone(), run: fold, slow: false }))]
 }
 
+/// `context_fold` with a model for `strategy: abstractive`.
+pub(super) fn tool_with_model(model: Arc<dyn TextModel>, limits: &Limits) -> Tool {
+    FOLD.tool(Arc::new(FoldWithModel { limits: Arc::new(limits.clone()), model }))
+}
+
 fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
-    let args = ToolArgs(args);
-    let parts = contents(args)?;
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    if bytes > CONTENT_BYTES_MAX {
-        return Err(over_limit("the size of `content`", CONTENT_BYTES_MAX, "bytes"));
+    let request = Request::read(args)?;
+    let folded = Folded::of(&request, request.budget(), request.chars_max);
+    Ok(folded.value(&split::units(&request.parts), request.total(), request.is_abstractive))
+}
+
+/// What is to be folded, and how far.
+struct Request<'a> {
+    parts: Vec<&'a str>,
+    ratio: f64,
+    chars_max: usize,
+    query: &'a str,
+    is_abstractive: bool,
+}
+
+impl<'a> Request<'a> {
+    fn read(args: &'a Value) -> Result<Request<'a>, ToolError> {
+        let args = ToolArgs(args);
+        let parts = contents(args)?;
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes > CONTENT_BYTES_MAX {
+            return Err(over_limit("the size of `content`", CONTENT_BYTES_MAX, "bytes"));
+        }
+        Ok(Request {
+            parts,
+            ratio: args.number_or("target_ratio", 0.5)?.clamp(0.05, 1.0),
+            chars_max: args.count_or("max_chars", usize::MAX)?,
+            query: args.text_or("query", "")?,
+            is_abstractive: args.text_or("strategy", "extractive")? == "abstractive",
+        })
     }
-    let ratio = args.number_or("target_ratio", 0.5)?.clamp(0.05, 1.0);
-    let max_chars = args.count_or("max_chars", usize::MAX)?;
-    let units: Vec<TextUnit<'_>> = split::units(&parts);
-    let whole = parts.join("\n\n");
-    let total = whole.chars().count();
-    let folded = if total <= max_chars && ratio >= 1.0 {
-        Folded { selection: Selection::everything(&units), text: whole }
-    } else {
+
+    fn whole(&self) -> String {
+        self.parts.join("\n\n")
+    }
+
+    /// The length of the text, in characters.
+    fn total(&self) -> usize {
+        self.whole().chars().count()
+    }
+
+    /// The length that the result may have, in characters.
+    fn budget(&self) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a length")]
-        let budget = ((total as f64 * ratio).floor() as usize).min(max_chars);
-        let selection = select::select(&units, budget, args.text_or("query", "")?);
-        let text = cut(&select::join(&units, &selection.kept), max_chars);
-        Folded { selection, text }
-    };
-    Ok(folded.value(&units, total, args.text_or("strategy", "extractive")? == "abstractive"))
+        let wanted = (self.total() as f64 * self.ratio).floor() as usize;
+        wanted.min(self.chars_max)
+    }
 }
 
 /// The texts to fold, without empty ones.
@@ -94,10 +126,22 @@ struct Folded {
 }
 
 impl Folded {
+    /// The most relevant sentences: about `budget` characters, and never more than `chars_max`.
+    fn of(request: &Request<'_>, budget: usize, chars_max: usize) -> Folded {
+        let units: Vec<TextUnit<'_>> = split::units(&request.parts);
+        let total = request.total();
+        if total <= budget && request.ratio >= 1.0 {
+            return Folded { selection: Selection::everything(&units), text: request.whole() };
+        }
+        let selection = select::select(&units, budget, request.query);
+        let text = cut(&select::join(&units, &selection.kept), chars_max);
+        Folded { selection, text }
+    }
+
     fn value(self, units: &[TextUnit<'_>], total: usize, wants_model: bool) -> Value {
         let is_sentence = |index: &&usize| units[**index].kind != UnitKind::Heading;
         let kept = self.selection.kept.iter().filter(is_sentence).count();
-        let sentences = units.iter().filter(|unit| unit.kind != UnitKind::Heading).count();
+        let sentences = sentences(units);
         let ratio = self.text.chars().count() as f64 / total.max(1) as f64;
         let mut members = vec![
             ("summary", Value::from(self.summary(units))),
@@ -135,6 +179,10 @@ impl Folded {
         };
         cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), SUMMARY_CHARS_MAX)
     }
+}
+
+fn sentences(units: &[TextUnit<'_>]) -> usize {
+    units.iter().filter(|unit| unit.kind != UnitKind::Heading).count()
 }
 
 /// Cuts a text to at most so many characters, at a word boundary where there is one.
