@@ -74,23 +74,24 @@ impl Catalog {
         self.tools.get(id)
     }
 
-    /// Resolves a name in a composition: an id, or a short name that only one tool has. A built-in
-    /// keeps its short name if other tools have it too.
+    /// Resolves a name in a composition: an id, or a short name that only one tool has. A tool that
+    /// the operator configured wins over a built-in.
     pub fn find(&self, name: &str) -> ToolLookup<'_> {
         if let Some(tool) = self.tools.get(&ToolId::from(name)) {
             return ToolLookup::Found(tool);
         }
-        let ids = self.names.get(name).map_or(&[][..], Vec::as_slice);
-        if let [id] = ids {
-            return ToolLookup::Found(&self.tools[id]);
+        let ids = self.same_name(name);
+        let mut configured = ids.iter().filter(|id| id.namespace() != BUILTIN);
+        match (configured.next(), configured.next(), ids) {
+            (Some(_), Some(_), _) => ToolLookup::Ambiguous(ids.iter().collect()),
+            (Some(id), None, _) | (None, _, [id, ..]) => ToolLookup::Found(&self.tools[id]),
+            (None, _, []) => ToolLookup::Missing { nearest: self.nearest(name) },
         }
-        if let Some(builtin) = ids.iter().find(|id| id.namespace() == BUILTIN) {
-            return ToolLookup::Found(&self.tools[builtin]);
-        }
-        if ids.len() > 1 {
-            return ToolLookup::Ambiguous(ids.iter().collect());
-        }
-        ToolLookup::Missing { nearest: self.nearest(name) }
+    }
+
+    /// The tools that have this short name.
+    pub fn same_name(&self, name: &str) -> &[ToolId] {
+        self.names.get(name).map_or(&[][..], Vec::as_slice)
     }
 
     fn nearest(&self, name: &str) -> Option<String> {

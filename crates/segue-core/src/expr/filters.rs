@@ -84,6 +84,26 @@ pub(super) const FILTERS: &[&str] = &[
     "zip",
 ];
 
+/// The arguments that a filter takes by name.
+pub(super) fn named_arguments(filter: &str) -> &'static [&'static str] {
+    match filter {
+        "default" | "d" => &["default_value", "boolean"],
+        "dictsort" => &["by", "case_sensitive", "reverse"],
+        "float" => &["default"],
+        "groupby" => &["attribute", "case_sensitive", "default"],
+        "indent" => &["blank", "first", "width"],
+        "int" => &["base", "default"],
+        "join" => &["attribute", "d"],
+        "map" => &["attribute", "default"],
+        "max" | "min" | "unique" => &["attribute", "case_sensitive"],
+        "round" => &["method", "precision"],
+        "sort" => &["attribute", "case_sensitive", "reverse"],
+        "sum" => &["attribute", "start"],
+        "tojson" => &["indent"],
+        _ => &[],
+    }
+}
+
 /// The supported tests.
 pub(super) const TESTS: &[&str] = &[
     "boolean",

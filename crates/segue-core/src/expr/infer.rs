@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan};
-use super::filters::{FILTERS, FUNCTIONS, TESTS};
+use super::filters::{FILTERS, FUNCTIONS, TESTS, named_arguments};
 use super::{ExprRoot, Jq, Template, TemplatePiece};
 use crate::diagnostic::{Code, Severity, nearest_name};
 use crate::types::{FieldLookup, Type};
@@ -320,8 +320,34 @@ impl Inference<'_> {
         for arg in args {
             self.infer(&arg.value);
         }
+        self.named_arguments(name, args);
         self.applied(name, args);
         self.filter_type(name, input, &input_ty, args)
+    }
+
+    /// Checks the names of a filter's arguments. `map('join', d=', ')` passes them on.
+    fn named_arguments(&mut self, name: &str, args: &[Arg]) {
+        let (mut name, mut args) = (name, args);
+        while let ("map", Some((_, inner))) = (name, args.first().and_then(text_of)) {
+            (name, args) = (inner, &args[1..]);
+        }
+        if !FILTERS.contains(&name) {
+            return;
+        }
+        let known = named_arguments(name);
+        for (word, value) in args.iter().filter_map(|arg| Some((arg.name.as_deref()?, &arg.value)))
+        {
+            if known.contains(&word) {
+                continue;
+            }
+            let help = match nearest_name(word, known.iter().copied()) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None if known.is_empty() => format!("`{name}` takes no arguments by name"),
+                None => format!("`{name}` takes by name: {}", known.join(", ")),
+            };
+            let message = format!("the filter `{name}` has no argument `{word}`");
+            self.report_with(value.at, Code::Expression, message, Some(help), None);
+        }
     }
 
     /// Checks literal arguments of a filter that it applies itself: a jq program, or the name of a

@@ -185,7 +185,12 @@ impl TurnBuilder<'_> {
             Value::Bool(truth) => Ok(truth),
             other => {
                 let message = format!("{what} must be true or false, but is {}", other.kind());
-                Err(Failure::permanent(Code::Expression, message))
+                let mut failure = Failure::permanent(Code::Expression, message);
+                failure.hint = Some(
+                    "compare it with something, or add `| bool`: null, empty and zero are false"
+                        .into(),
+                );
+                Err(failure)
             }
         }
     }

@@ -7,9 +7,10 @@ use segue_core::diagnostic::{Code, Diagnostic, DiagnosticView, Severity};
 use segue_core::source::{Source, Span};
 use serde::Serialize;
 
+use super::test::check_file;
 use super::{Exit, Global, print_json};
 use crate::app::ServerSelection;
-use crate::config::documents::{composition_paths, read_source};
+use crate::config::documents::{composition_paths, is_test_file, read_source};
 use crate::print::{print_diagnostics, print_error, print_status};
 
 /// Report every error in compositions, without running them
@@ -30,11 +31,22 @@ struct Report {
     diagnostics: Vec<DiagnosticView>,
 }
 
+impl Report {
+    /// Adds findings about a text, and prints them for people.
+    fn add(&mut self, global: &Global, source: &Source, diagnostics: &[Diagnostic]) {
+        if !global.is_json() {
+            print_diagnostics(diagnostics, source);
+        }
+        self.diagnostics.extend(diagnostics.iter().map(|finding| finding.view(source)));
+    }
+}
+
 pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
-    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let compositions = args.files.iter().filter(|file| !is_test_file(file));
+    let names: Vec<String> = compositions.map(|file| file.display().to_string()).collect();
     let selection = if args.offline {
         ServerSelection::Recorded
-    } else if names.is_empty() {
+    } else if args.files.is_empty() {
         ServerSelection::Everything
     } else {
         ServerSelection::Compositions(names.iter().map(String::as_str).collect())
@@ -59,6 +71,14 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         return Exit::Usage;
     }
     for file in &files {
+        if is_test_file(file) {
+            // Its composition is checked with it.
+            if let Some((source, diagnostics)) = check_file(global, &app, file) {
+                (report.ok, has_other_errors) = (false, true);
+                report.add(global, &source, &diagnostics);
+            }
+            continue;
+        }
         let source = match read_source(file, app.config.limits.document_bytes_max) {
             Ok(source) => source,
             Err(message) => {
@@ -73,10 +93,7 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         report.ok &= plan.is_some() && clashes.is_empty();
         has_other_errors |= (plan.is_none() && !unreachable) || !clashes.is_empty();
         diagnostics.extend(clashes);
-        if !global.is_json() {
-            print_diagnostics(&diagnostics, &source);
-        }
-        report.diagnostics.extend(diagnostics.iter().map(|finding| finding.view(&source)));
+        report.add(global, &source, &diagnostics);
     }
     if global.is_json() {
         print_json(global, &report);

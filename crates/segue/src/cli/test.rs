@@ -120,6 +120,16 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
+/// The findings about a test file and its composition, without running its tests; nothing if
+/// there are none.
+pub(super) fn check_file(
+    global: &Global,
+    app: &App,
+    path: &Path,
+) -> Option<(Source, Vec<Diagnostic>)> {
+    TestRunner { global, app, pure: builtin::pure(), filter: None }.prepare(path).err()
+}
+
 struct TestRunner<'a> {
     global: &'a Global,
     app: &'a App,

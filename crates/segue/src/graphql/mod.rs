@@ -325,8 +325,11 @@ mod tests {
         "compositions{next}",
     ];
 
-    const COMPOSES: [&str; 2] =
-        ["createPlanWithRequestId(query:\"x\"){planId}", "executePlan{planId}"];
+    const COMPOSES: [&str; 3] = [
+        "createPlanWithRequestId(query:\"x\"){planId}",
+        "executePlan{planId}",
+        "executeByRequestId(requestId:1){planId}",
+    ];
 
     const RUNS: [&str; 4] = [
         "executeComposition(request:{}){runId}",

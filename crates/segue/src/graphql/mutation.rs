@@ -206,6 +206,22 @@ impl Mutation {
         Ok(Some(Plan::of(caller, record).after(view)))
     }
 
+    /// Executes the last plan of a request: the same as `executePlan(requestId: …)`.
+    #[graphql(guard = "RequireRight(Right::Compose)")]
+    async fn execute_by_request_id(
+        &self,
+        ctx: &Context<'_>,
+        #[graphql(desc = "the request whose last plan is meant")] request_id: ID,
+        #[graphql(default, desc = "although it was executed already")] again: bool,
+        #[graphql(desc = "how to run it")] options: Option<ExecutionOptionsInput>,
+        #[graphql(desc = "the same key with the same request is the same run")]
+        idempotency_key: Option<String>,
+        #[graphql(default, desc = "answer as soon as it has started")] respond_async: bool,
+    ) -> Result<Option<Plan>> {
+        let id = Some(request_id);
+        self.execute_plan(ctx, id, None, again, options, idempotency_key, respond_async).await
+    }
+
     /// Deletes a stored plan. Returns its id.
     #[graphql(guard = "RequireRight(Right::Write)")]
     async fn delete_plan(&self, ctx: &Context<'_>, plan_id: ID) -> Result<Option<ID>> {

@@ -115,6 +115,20 @@ fn several_files_are_checked_at_once_and_one_bad_one_is_enough() {
     assert_eq!(hinted["diagnostics"][0]["severity"], "hint");
 }
 
+/// `check compositions/*.yaml` also names the tests beside the compositions.
+#[test]
+fn a_test_file_is_checked_as_a_test() {
+    let world = World::new();
+    world.file("good.yaml", "name: good\nsteps: [ { id: a, tool: echo } ]\n");
+    world.file("good.test.yaml", "tests: [ { name: it runs, expect: { status: success } } ]\n");
+    let report = world.json(0, &["check", "--json", "good.yaml", "good.test.yaml"]);
+    assert_eq!(report, json!({ "ok": true, "diagnostics": [] }));
+    world.file("good.test.yaml", "tests: [ { name: it runs, expct: { status: success } } ]\n");
+    let report = world.json(2, &["check", "--json", "good.test.yaml"]);
+    assert_eq!(report["diagnostics"][0]["code"], "invalid-field");
+    assert_eq!(report["diagnostics"][0]["file"], "good.test.yaml");
+}
+
 #[test]
 fn a_file_that_cannot_be_read_does_not_hide_the_findings_of_others() {
     let world = World::new();

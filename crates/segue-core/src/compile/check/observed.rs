@@ -3,6 +3,7 @@
 //! values of tools without a schema.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::compile::typing::{Typing, observed_schema};
 use crate::composition::tool::{DeclaredRollback, Impact};
@@ -78,18 +79,19 @@ fn unreachable(composition: &Composition, findings: &mut Vec<Diagnostic>) {
     composition.body.walk(&mut |step| {
         if step.when.as_ref().is_some_and(|when| literal(when) == Some(false)) {
             let message = format!("step `{}` can never run: its `when` is false", step.id);
-            let finding = Diagnostic::error(Code::UnreachableStep, message, step.id_span)
+            let finding = Diagnostic::warning(Code::UnreachableStep, message, step.id_span)
                 .help("remove the step, or make the condition depend on something");
             findings.push(finding);
         }
         let StepKind::Choose { cases, .. } = &step.kind else { return };
         let mut always = false;
         for case in cases {
-            let dead = always || literal(&case.when) == Some(false);
-            if let (true, Some(first)) = (dead, case.body.steps.first()) {
+            let is_off = literal(&case.when) == Some(false);
+            if let (true, Some(first)) = (always || is_off, case.body.steps.first()) {
                 let message =
                     format!("step `{}` can never run: its case is never chosen", first.id);
-                findings.push(Diagnostic::error(Code::UnreachableStep, message, first.id_span));
+                let finding = if always { Diagnostic::error } else { Diagnostic::warning };
+                findings.push(finding(Code::UnreachableStep, message, first.id_span));
             }
             always |= literal(&case.when) == Some(true);
         }
@@ -116,7 +118,7 @@ fn irreversible(composition: &Composition, findings: &mut Vec<Diagnostic>) {
 fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
     let dependants = dependants(body);
     for (position, step) in body.steps.iter().enumerate() {
-        if let Some(reason) = irreversible_reason(step) {
+        if let Some((what, advice)) = irreversible_reason(step) {
             let comes_first = |other: usize| match body.flow {
                 Flow::Graph => runs_before(&dependants, other, position),
                 Flow::Program => other < position,
@@ -126,16 +128,14 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
                 .find(|other| may_fail(&body.steps[*other]));
             if let Some(other) = fallible {
                 let other = &body.steps[other].id;
-                let message = format!(
-                    "step `{}` cannot be rolled back ({reason}), and `{other}` may still fail after it",
-                    step.id
-                );
+                let id = &step.id;
+                let message = format!("step `{id}` {what}, and `{other}` may still fail after it");
                 let how = match body.flow {
                     Flow::Graph => format!(": `depends_on: [{other}]`"),
                     Flow::Program => String::new(),
                 };
                 let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
-                    .help(format!("move `{}` after `{other}`{how}", step.id));
+                    .help(format!("{advice}move `{id}` after `{other}`{how}"));
                 findings.push(finding);
             }
         }
@@ -145,15 +145,22 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
     }
 }
 
-fn irreversible_reason(step: &Step) -> Option<String> {
+/// Why a step cannot be rolled back, and what to do about it besides moving the step.
+fn irreversible_reason(step: &Step) -> Option<(String, &'static str)> {
     let StepKind::Tool(call) = &step.kind else { return None };
-    match &step.rollback {
-        StepRollback::Impossible { reason } => Some(reason.to_string()),
-        StepRollback::Declared => match &call.tool.as_ref()?.rollback {
-            DeclaredRollback::Impossible { reason } => Some(reason.to_string()),
-            _ => None,
-        },
-        StepRollback::NotNeeded | StepRollback::Call(_) => None,
+    let impossible = |reason: &Arc<str>| Some((format!("cannot be rolled back ({reason})"), ""));
+    let tool = call.tool.as_ref()?;
+    match (&step.rollback, &tool.rollback) {
+        (StepRollback::Impossible { reason }, _)
+        | (StepRollback::Declared, DeclaredRollback::Impossible { reason }) => impossible(reason),
+        // A composition is rolled back step by step.
+        (StepRollback::Declared, DeclaredRollback::Unknown)
+            if tool.composition.is_none() && tool.annotations.impact() == Impact::Destroys =>
+        {
+            let advice = "declare a `rollback` on the step or for its tool, or ";
+            Some((format!("has no rollback although `{}` is destructive", tool.id), advice))
+        }
+        _ => None,
     }
 }
 

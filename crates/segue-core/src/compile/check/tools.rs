@@ -182,6 +182,7 @@ fn attach_one(
     match catalog.find(&call.name) {
         ToolLookup::Found(tool) => {
             findings.extend(catalog.toolset().and_then(|toolset| refused(call, tool, toolset)));
+            findings.extend(shadowed(call, tool, catalog));
             call.tool = Some(tool.clone());
         }
         ToolLookup::Ambiguous(ids) => {
@@ -202,6 +203,18 @@ fn attach_one(
             });
         }
     }
+}
+
+/// A short name that a configured tool shares with a built-in one.
+fn shadowed(call: &ToolCall, tool: &ToolSpec, catalog: &Catalog) -> Option<Diagnostic> {
+    let ids = catalog.same_name(&call.name);
+    if ids.len() < 2 {
+        return None;
+    }
+    let ids: Vec<String> = ids.iter().map(|id| format!("`{id}`")).collect();
+    let message = format!("`{}` is {}: this calls `{}`", call.name, ids.join(" and "), tool.id);
+    let finding = Diagnostic::hint(Code::AmbiguousTool, message, call.name_span);
+    Some(finding.help("write the namespace too, so that another configuration changes nothing"))
 }
 
 /// A call that a toolset does not allow: of the tool itself, or of a tool that it calls as a

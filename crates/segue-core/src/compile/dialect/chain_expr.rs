@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::lower::{array, first_member, keep_members, member, object, rename_member, text};
+use super::lower::{
+    array, first_member, keep_members, member, object, rename_member, text, truth_of,
+};
 use crate::composition::{Body, Composition, Target};
 use crate::document::{Member, Node, NodeKind};
 use crate::source::Span;
@@ -104,6 +106,7 @@ impl Names {
             match &*found.key {
                 "id" if members.is_empty() => members.push(found.clone()),
                 "id" | "name" => {}
+                "when" => members.push(truthy(found)),
                 "steps" | "parallel" => {
                     members.push(Member { value: self.steps(&found.value), ..found.clone() });
                 }
@@ -132,6 +135,7 @@ impl Names {
     fn body(&self, node: &Node) -> Node {
         let inside = node.members().iter().map(|found| match &*found.key {
             "steps" | "otherwise" => Member { value: self.steps(&found.value), ..found.clone() },
+            "when" => truthy(found),
             _ => found.clone(),
         });
         object(node.span, inside.collect())
@@ -147,6 +151,12 @@ impl Names {
             });
         object(node.span, inside.collect())
     }
+}
+
+/// A condition in the native dialect.
+fn truthy(found: &Member) -> Member {
+    let value = truth_of(&found.value).unwrap_or_else(|| found.value.clone());
+    Member { value, ..found.clone() }
 }
 
 /// A call, or a list of calls, in the native dialect.

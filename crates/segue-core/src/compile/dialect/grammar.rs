@@ -251,7 +251,9 @@ record!(pub PLAN "plan" "Tools to call, each after those that it depends on." re
     "max_concurrency": Count, "Tools that run at once; 1 unless said otherwise.";
     "guards": Of(&GUARDS), "What it may be made of and may do.";
     "tools": List(&Of(&PLAN_TOOL)), "The tools to call.";
+    "selectedTools": List(&Of(&PLAN_TOOL)), "The same.";
     "executionOrder": List(&Text), "Which of several tools that could run goes first.";
+    "toolOrder": List(&Text), "The same.";
     "output": Template, "Its result; the output of every tool unless said otherwise.";
     "error_handling": Of(&ERROR_HANDLING), "Error handling.";
     "metadata": Object, "Author, tags, estimated duration and the like.";

@@ -104,8 +104,9 @@ fn is_chain() -> Value {
 }
 
 fn is_plan() -> Value {
+    let has_tools = any_of(vec![has(&["tools"]), has(&["selectedTools"])]);
     let has_steps = Value::object([("not", has(&["steps"]))]);
-    Value::object([("allOf", vec![has(&["tools"]), has_steps].into())])
+    Value::object([("allOf", vec![has_tools, has_steps].into())])
 }
 
 /// Whether one of the steps matches.

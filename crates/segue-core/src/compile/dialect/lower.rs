@@ -28,6 +28,21 @@ pub(super) fn number(span: Span, number: i64) -> Node {
     Node { span, kind: NodeKind::Number(Number::Int(number)) }
 }
 
+/// A `when` of one plain path, as chains and plans write it: its value is a condition, and null,
+/// empty and zero are false. The native dialect says so with `| bool`.
+pub(super) fn truth_of(node: &Node) -> Option<Node> {
+    let written = node.as_str()?;
+    let inner = written.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let is_path = inner.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && inner.chars().all(|c| is_name(c) || matches!(c, '.' | '[' | ']'));
+    if !is_path || matches!(inner, "true" | "false" | "none" | "True" | "False" | "None") {
+        return None;
+    }
+    let end = written.find(inner)? + inner.len();
+    Some(text(node.span, format!("{} | bool{}", &written[..end], &written[end..])))
+}
+
 /// The span of a generated node: empty, at the start of `span`, so that no finding or edit mistakes
 /// the text there for the node.
 pub(super) fn empty_span(span: Span) -> Span {

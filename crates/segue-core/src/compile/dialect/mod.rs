@@ -94,7 +94,9 @@ fn detect(root: &Node) -> Dialect {
         Dialect::Chain
     } else if steps.iter().any(has_tool_id) {
         Dialect::Skill
-    } else if root.get("steps").is_none() && root.get("tools").is_some() {
+    } else if root.get("steps").is_none()
+        && (root.get("tools").is_some() || root.get("selectedTools").is_some())
+    {
         Dialect::Plan
     } else if root.get("composedOf").is_some() || root.get("composed_of").is_some() {
         Dialect::Composed

@@ -238,10 +238,42 @@ fn read_input(reader: &mut DialectReader<'_>, root: &Node) -> Option<Arc<Schema>
                 reader.error_with_help(Code::InvalidField, place.span, message, help);
                 return None;
             }
+            let properties = node.get("properties").map_or(&[][..], Node::members);
+            let defaults = properties.iter().map(|member| (&member.key, &member.value));
+            warn_of_defaults(reader, &schema, defaults);
             Some(schema)
         }
-        (None, Some(node)) => Some(read_parameters(reader, node)),
+        (None, Some(node)) => {
+            let schema = read_parameters(reader, node);
+            let name = |node: &'_ Node| node.get("name").and_then(Node::as_str).cloned();
+            let named: Vec<(Arc<str>, &Node)> =
+                node.items().iter().filter_map(|node| Some((name(node)?, node))).collect();
+            warn_of_defaults(reader, &schema, named.iter().map(|(name, node)| (name, *node)));
+            Some(schema)
+        }
         (None, None) => None,
+    }
+}
+
+/// Warns of defaults that their own schema rejects: a run that uses one fails before its first step.
+fn warn_of_defaults<'n>(
+    reader: &mut DialectReader<'_>,
+    schema: &Schema,
+    properties: impl Iterator<Item = (&'n Arc<str>, &'n Node)>,
+) {
+    for (name, property) in properties {
+        let Some(default) = property.get("default") else { continue };
+        let value = Value::object([(name.clone(), default.to_value())]);
+        let path = format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        let of_default = |pointer: &str| {
+            pointer.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut violations = schema.violations(&value).into_iter();
+        if let Some(violation) = violations.find(|violation| of_default(&violation.pointer)) {
+            let message = format!("the default of `{name}` does not fit: {}", violation.message);
+            let help = "a run without this input fails before its first step";
+            reader.warn(Code::InputSchema, default.span, message, help);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::grammar::{PLAN, PLAN_TOOL};
 use super::lower::{
     array, empty_span, first_member, keep_members, member, number, object, of_value, rename_member,
-    text, unused_id,
+    text, truth_of, unused_id,
 };
 use super::reader::{DialectReader, first_line};
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
@@ -47,7 +47,9 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
     }
     members.push(member("unresolved", text(here, "keep")));
     members.extend(about(reader, root));
-    let Some(tools) = first_member(root, &["tools"]) else {
+    refuse_both(reader, root, "tools", "selectedTools");
+    refuse_both(reader, root, "executionOrder", "toolOrder");
+    let Some(tools) = first_member(root, &["tools", "selectedTools"]) else {
         let place = first_line(reader.source, root.span);
         reader.error(Code::NoSteps, place, "a plan needs `tools`");
         return None;
@@ -55,6 +57,14 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
     let value = lower_tools(reader, root, &tools.value);
     members.push(Member { key: "steps".into(), key_span: tools.key_span, value });
     Some(object(root.span, members))
+}
+
+/// Reports two names of the same field.
+fn refuse_both(reader: &mut DialectReader<'_>, root: &Node, one: &str, other: &str) {
+    if let (Some(_), Some(second)) = (root.get(one), root.get(other)) {
+        let message = format!("`{one}` and `{other}` say the same thing");
+        reader.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
+    }
 }
 
 /// Moves texts for people and the ids of the plan store into the metadata.
@@ -110,7 +120,7 @@ fn lower_tools(reader: &mut DialectReader<'_>, root: &Node, node: &Node) -> Node
         taken.insert(id.clone());
         planned.push(PlannedCall { node: item, id, tool });
     }
-    let order = match root.get("executionOrder") {
+    let order = match root.get("executionOrder").or_else(|| root.get("toolOrder")) {
         Some(order) => execution_order(reader, order, &planned),
         None => (0..planned.len()).collect(),
     };
@@ -160,10 +170,11 @@ fn lower_tool(call: &PlannedCall<'_>, planned: &[PlannedCall<'_>]) -> Node {
         members.push(id.unwrap_or_else(made));
         members.push(rename_member(name, "tool"));
     }
-    members.extend(keep_members(
-        item,
-        &["parameters", "when", "timeout", "timeout_ms", "retry_count"],
-    ));
+    members.extend(keep_members(item, &["parameters", "timeout", "timeout_ms", "retry_count"]));
+    if let Some(found) = first_member(item, &["when"]) {
+        let value = truth_of(&found.value).unwrap_or_else(|| found.value.clone());
+        members.push(Member { value, ..found.clone() });
+    }
     if let Some(found) = first_member(item, &["dependsOn"]) {
         let value = match &found.value.kind {
             NodeKind::String(_) => needed(&found.value, planned),

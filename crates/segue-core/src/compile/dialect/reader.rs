@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::grammar::RecordGrammar;
+use super::lower::truth_of;
 use crate::composition::{Dialect, Flow};
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::document::{Node, NodeKind};
 use crate::duration::{Millis, parse_duration};
-use crate::expr::{self, Expr, ParseError, StepIndex, Template};
+use crate::expr::{self, Expr, ExprSpan, ParseError, StepIndex, Template};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 use crate::value::{Number, Value};
@@ -299,13 +300,16 @@ impl<'a> DialectReader<'a> {
     /// Reads every text inside as a template.
     pub(crate) fn template(&mut self, node: &Node) -> Template {
         match &node.kind {
-            NodeKind::String(text) => match Template::parse(text, node.span, self.limits) {
-                Ok(template) => template,
-                Err(error) => {
-                    self.expression_error(node, text, error);
-                    Template::Literal(Value::Null)
+            NodeKind::String(text) => {
+                self.warn_of_statements(node, text);
+                match Template::parse(text, node.span, self.limits) {
+                    Ok(template) => template,
+                    Err(error) => {
+                        self.expression_error(node, text, error);
+                        Template::Literal(Value::Null)
+                    }
                 }
-            },
+            }
             NodeKind::Array(items) => {
                 let items: Vec<Template> = items.iter().map(|item| self.template(item)).collect();
                 match literals(&items) {
@@ -328,7 +332,44 @@ impl<'a> DialectReader<'a> {
         }
     }
 
+    /// Warns of Jinja's statements and comments, which stay in the text as written.
+    fn warn_of_statements(&mut self, node: &Node, text: &str) {
+        for (open, close, what, help) in [
+            (
+                "{%",
+                "%}",
+                "statement",
+                "write `{{ a if condition else b }}`, `{{ list | map(…) }}`, `choose` or `loop`; \
+                 for the literal text write `{{ '{%' }}`",
+            ),
+            (
+                "{#",
+                "#}",
+                "comment",
+                "write the comment outside of the text; for the literal text write `{{ '{#' }}`",
+            ),
+        ] {
+            let Some(start) = text.find(open) else { continue };
+            let Some(length) = text[start..].find(close) else { continue };
+            // Inside an expression it is a string of the author.
+            let before = &text[..start];
+            if before.rfind("{{").is_some_and(|at| !before[at..].contains("}}")) {
+                continue;
+            }
+            let end = start + length + close.len();
+            let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+            let at = ExprSpan { start: place(start), end: place(end) };
+            let span = expr::locate(self.source, node.span, text, at);
+            let message =
+                format!("a {what} `{open} … {close}` has no effect: it stays in the text");
+            self.warn(Code::Expression, span, message, help);
+        }
+    }
+
     pub(crate) fn condition(&mut self, node: &Node, what: &str) -> Option<Expr> {
+        let is_chain = self.dialect == Dialect::Chain && what == "`when`";
+        let truth = is_chain.then(|| truth_of(node)).flatten();
+        let node = truth.as_ref().unwrap_or(node);
         let literal;
         let text = match &node.kind {
             NodeKind::String(text) => text,

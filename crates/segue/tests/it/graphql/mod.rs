@@ -109,6 +109,11 @@ fn words_become_a_plan_and_then_a_run() {
     let again = error(&served, &execute, "conflict");
     assert_eq!((&again["path"], calls(&world).len()), (&json!(["executePlan"]), 2));
     assert_eq!(again["extensions"]["runId"], ran["runId"]);
+    let by_request = format!(
+        r#"mutation {{ executeByRequestId(requestId: "{request}", again: true) {{ planId state }} }}"#
+    );
+    let ran = &data(&served, &by_request)["executeByRequestId"];
+    assert_eq!(*ran, json!({ "planId": plan, "state": "completed" }));
 
     let more = format!(
         r#"mutation {{ createPlanWithRequestId(query: "Another", requestId: "{request}") {{
