@@ -296,7 +296,7 @@ fn refuse_useless_retry(reader: &mut DialectReader<'_>, on_failure: &Node, kind:
     let action = on_failure.get("action");
     if let Some(action) = action.filter(|node| node.as_str().is_some_and(|word| &**word == "retry"))
     {
-        let message = format!("a `{}` step cannot be retried", kind.keyword());
+        let message = format!("`{}` cannot be retried", kind.keyword());
         reader.error_with_help(Code::InvalidField, action.span, message, why);
     }
 }
