@@ -43,6 +43,9 @@ impl ToolRunner for FoldWithModel {
             return Ok(extractive);
         }
         let name = self.model.name();
+        if request.parts.is_empty() {
+            return Ok(unwritten(extractive, name, "there is no text"));
+        }
         match self.model.write(self.request(&request)).await {
             Ok(text) if !text.trim().is_empty() => Ok(self.written(&request, text.trim())),
             Ok(_) => Ok(unwritten(extractive, name, "its answer is empty")),
