@@ -218,7 +218,7 @@ impl App {
         // Statistics are hints: without them the engine works all the same.
         let stats = self.engine.store().tool_stats().await.unwrap_or_default();
         let change = |builder: EngineBuilder| builder.tool_stats(&stats).reuse(&self.engine);
-        // A person who reloads wants to read again what is wrong.
+        // A person who reloads the configuration wants to see its warnings again.
         let mut printed = BTreeSet::new();
         let (engine, not_loaded) =
             build_engine(&self.options, &config, tools, &mut upstream, &mut printed, change)?;

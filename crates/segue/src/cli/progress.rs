@@ -459,7 +459,7 @@ impl Observer for TreeDisplay {
                 let is_kept = line
                     .is_none_or(|line| self.show_change(line, change, at_ms) || !line.is_of_item);
                 if !is_kept {
-                    // A loop of thousands keeps no line of what is done.
+                    // A loop of thousands keeps no line for finished items.
                     lines.remove(&node).into_iter().for_each(|line| self.bars.remove(&line.bar));
                 }
             }

@@ -11,6 +11,9 @@ use crate::app::App;
 /// How many runs are searched for the beginning or the end of an id.
 const SEARCHED_MAX: usize = 10_000;
 
+/// How many of them are read from the store at once.
+const SEARCHED_TOGETHER: usize = 200;
+
 /// The shortest id that a list shows.
 const SHORT_CHARS_MIN: usize = 8;
 
@@ -52,10 +55,21 @@ fn ambiguous(text: &str, runs: &[&RunRow]) -> String {
 /// How many characters of a listed id name that run and no other run of the store.
 pub(super) async fn short_length(app: &App, listed: &[RunRow]) -> Result<usize, Error> {
     let Some(oldest) = listed.iter().map(|run| run.started_ms).min() else { return Ok(0) };
-    let since_ms = Some(oldest.saturating_sub(SAME_PREFIX_MS));
-    let query = RunQuery { since_ms, limit: SEARCHED_MAX, ..RunQuery::default() };
-    let near = app.engine.store().runs(&query).await.map_err(store_error)?;
-    let ids = near.runs.iter().chain(listed).map(|run| &*run.run_id);
+    let since_ms = oldest.saturating_sub(SAME_PREFIX_MS);
+    let mut near = Vec::new();
+    let mut after = None;
+    // The store lists the newest first; older runs than these share no beginning with a listed one.
+    while near.len() < SEARCHED_MAX {
+        let query = RunQuery { after, limit: SEARCHED_TOGETHER, ..RunQuery::default() };
+        let page = app.engine.store().runs(&query).await.map_err(store_error)?;
+        let is_last = page.runs.last().is_none_or(|run| run.started_ms < since_ms);
+        near.extend(page.runs);
+        after = page.next;
+        if is_last || after.is_none() {
+            break;
+        }
+    }
+    let ids = near.iter().chain(listed).map(|run| &*run.run_id);
     Ok(distinct_length(ids.collect()))
 }
 

@@ -256,7 +256,7 @@ fn an_ignored_mcp_json_is_named_and_init_imports_it() {
     // Nothing is missing any more.
     let said = world.segue(&["--config", "segue.yaml", "tools"]).exits(0).stderr;
     assert!(!said.contains("is not read"), "{said}");
-    // A file that cannot be read hinders nobody.
+    // Segue ignores a file that it cannot read.
     let broken = World::new();
     broken.file(".mcp.json", "{ this is no JSON");
     let said = broken.segue(&["init"]).exits(0).stderr;

@@ -67,7 +67,7 @@ fn fold(args: &Value, _limits: &Limits) -> Result<Value, ToolError> {
     Ok(folded.value(&split::units(&request.parts), request.total(), request.is_abstractive))
 }
 
-/// What is to be folded, and how far.
+/// The texts to fold, and how far.
 struct Request<'a> {
     parts: Vec<&'a str>,
     ratio: f64,
