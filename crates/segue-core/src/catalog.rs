@@ -89,6 +89,35 @@ impl Catalog {
         }
     }
 
+    /// Finds a tool as a composition with these `servers` means it: a short name that several tools
+    /// have means the tool of one of these servers, and `server_tool` is `server:tool`, as hosts of
+    /// several servers name it. With `any_prefix`, so it is for every server.
+    pub fn find_among(&self, name: &str, servers: &[Arc<str>], any_prefix: bool) -> ToolLookup<'_> {
+        match self.find(name) {
+            ToolLookup::Ambiguous(ids) => {
+                let is_meant = |id: &&&ToolId| servers.iter().any(|it| **it == *id.namespace());
+                let mut meant = ids.iter().filter(is_meant);
+                match (meant.next(), meant.next()) {
+                    (Some(id), None) => ToolLookup::Found(&self.tools[*id]),
+                    _ => ToolLookup::Ambiguous(ids),
+                }
+            }
+            ToolLookup::Missing { nearest } => {
+                let splits = name.match_indices('_').map(|(at, _)| (&name[..at], &name[at + 1..]));
+                let splits = splits
+                    .filter(|(server, _)| any_prefix || servers.iter().any(|it| **it == **server));
+                let ids = splits.map(|(server, tool)| ToolId::new(server, tool));
+                let found: Vec<&Arc<ToolSpec>> = ids.filter_map(|id| self.tools.get(&id)).collect();
+                match found.as_slice() {
+                    [] => ToolLookup::Missing { nearest },
+                    [tool] => ToolLookup::Found(tool),
+                    several => ToolLookup::Ambiguous(several.iter().map(|tool| &tool.id).collect()),
+                }
+            }
+            found @ ToolLookup::Found(_) => found,
+        }
+    }
+
     /// The tools that have this short name.
     pub fn same_name(&self, name: &str) -> &[ToolId] {
         self.names.get(name).map_or(&[][..], Vec::as_slice)

@@ -139,6 +139,14 @@ pub struct Limits {
     pub served_stall_ms: u64,
     /// How long an idempotency key is remembered.
     pub served_key_ms: u64,
+    /// Sessions of browsers; beyond that the oldest of the principal with the most sessions ends.
+    pub served_sessions_max: usize,
+    /// How long a session of a browser lasts.
+    pub served_session_ms: u64,
+    /// How long a sign-in link works.
+    pub served_code_ms: u64,
+    /// Failed sign-ins in a minute; beyond that the server refuses sign-ins until the minute has passed.
+    pub served_sign_in_failures_max: u32,
     /// Size of one GraphQL request.
     pub graphql_body_bytes_max: usize,
     /// Size of one GraphQL document; larger data belongs into variables.
@@ -246,6 +254,10 @@ impl Default for Limits {
             served_excess_ms: 2_000,
             served_stall_ms: 30_000,
             served_key_ms: 24 * 3600 * 1000,
+            served_sessions_max: 1_024,
+            served_session_ms: 12 * 3600 * 1000,
+            served_code_ms: 10 * 60 * 1000,
+            served_sign_in_failures_max: 30,
             graphql_body_bytes_max: 256 * 1024,
             graphql_document_bytes_max: 32 * 1024,
             graphql_tokens_max: 2_000,

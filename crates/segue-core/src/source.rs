@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// A range of bytes in a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
@@ -66,6 +68,30 @@ pub struct Source {
     name: Arc<str>,
     text: Arc<str>,
     notation: Notation,
+    part: Option<Arc<str>>,
+    servers: Vec<Arc<str>>,
+    edition: Edition,
+}
+
+/// How the text of a dialect is translated. A stored run keeps the edition that it was compiled
+/// with, so that its plan does not change when a translation is corrected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Edition {
+    /// Bundles without an edition.
+    #[default]
+    First,
+    /// ToolHive: absent values and texts of tools as ToolHive's templates see them.
+    Second,
+}
+
+impl Edition {
+    /// The edition of texts that are compiled now.
+    pub const CURRENT: Edition = Edition::Second;
+
+    /// Whether it is the edition of bundles that have none.
+    pub fn is_first(&self) -> bool {
+        *self == Edition::First
+    }
 }
 
 impl Source {
@@ -73,7 +99,49 @@ impl Source {
     pub fn new(name: impl Into<Arc<str>>, text: impl Into<Arc<str>>) -> Source {
         let (name, text) = (name.into(), text.into());
         let notation = Notation::detect(&name, &text);
-        Source { name, text, notation }
+        Source { name, text, notation, part: None, servers: Vec::new(), edition: Edition::CURRENT }
+    }
+
+    /// The same text, of which one composition is meant, by its name.
+    #[must_use]
+    pub fn with_part(mut self, part: Option<Arc<str>>) -> Source {
+        self.part = part;
+        self
+    }
+
+    /// The same text, whose composition calls tools of these servers: another text refers to it and
+    /// says so.
+    #[must_use]
+    pub fn with_servers(mut self, servers: Vec<Arc<str>>) -> Source {
+        self.servers = servers;
+        self
+    }
+
+    /// The same text, translated as in an earlier edition.
+    #[must_use]
+    pub fn with_edition(mut self, edition: Edition) -> Source {
+        self.edition = edition;
+        self
+    }
+
+    /// The name of the composition that is meant, if the text may hold several.
+    pub fn part(&self) -> Option<&Arc<str>> {
+        self.part.as_ref()
+    }
+
+    /// The servers whose tools it calls, as another text says that refers to it.
+    pub fn servers(&self) -> &[Arc<str>] {
+        &self.servers
+    }
+
+    /// How the text is translated.
+    pub fn edition(&self) -> Edition {
+        self.edition
+    }
+
+    /// Whether both mean the same composition of the same file.
+    pub fn is_same_place(&self, other: &Source) -> bool {
+        self.name == other.name && self.part == other.part
     }
 
     /// The name that findings use, usually a path.

@@ -1,6 +1,9 @@
 //! The published JSON shapes of runs and plans.
 
+pub mod compare;
+pub mod cut;
 pub mod explain;
+pub mod source;
 mod svg;
 mod template;
 mod time;
@@ -251,10 +254,9 @@ pub struct EffectView {
 impl EffectView {
     /// The effect of a step of a plan, with its arguments as far as they are known.
     pub fn of(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> EffectView {
-        let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
         EffectView {
             effect: planned.effect,
-            rollback: RollbackView::of(&planned.step, is_container),
+            rollback: RollbackView::of_planned(planned),
             confirms: confirms(plan, planned, given),
             called: false,
         }
@@ -292,6 +294,9 @@ pub struct AttemptView {
     /// The message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// The pause after it, before the next attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pause_ms: Option<u64>,
 }
 
 /// One failure.
@@ -658,6 +663,12 @@ fn confirms(plan: &Plan, planned: &PlanStep, given: Option<&Value>) -> bool {
 }
 
 impl RollbackView {
+    /// The rollback of a step of a plan.
+    pub fn of_planned(planned: &PlanStep) -> RollbackView {
+        let is_container = !planned.bodies.is_empty() || !planned.nested.is_empty();
+        RollbackView::of(&planned.step, is_container)
+    }
+
     fn of(step: &Step, is_container: bool) -> RollbackView {
         match &step.resolved_rollback {
             ResolvedRollback::Call(call) => RollbackView::Call {

@@ -19,7 +19,7 @@ use segue_core::plan::bundle::{BundleError, unbundle};
 use segue_core::plan::{Plan, composition_tool, plan};
 use segue_core::run::Run;
 use segue_core::schema::Schema;
-use segue_core::source::Source;
+use segue_core::source::{Edition, Source};
 use segue_core::tool::{DeclaredRollback, ToolSpec};
 use segue_core::value::Value;
 use support::world::{World, simulate};
@@ -56,6 +56,39 @@ fn every_correct_composition_of_the_corpus_comes_back() {
     let catalog = catalog();
     for case in cases("check/correct") {
         comes_back(&plan_of(&composition_of(&case), &catalog));
+    }
+}
+
+/// Bundles without an edition were compiled before the translation was corrected, and keep their hash.
+#[test]
+fn a_bundle_keeps_the_edition_of_its_translation() {
+    let (catalog, limits) = (catalog(), Limits::default());
+    let source = composition_of(&support::corpus().join("run/toolhive-definition"));
+    let now = plan_of(&source, &catalog);
+    let before = plan_of(&source.with_edition(Edition::First), &catalog);
+    assert_ne!(now.hash(), before.hash(), "nothing was corrected");
+    assert!(now.bundle().contains("edition") && !before.bundle().contains("edition"));
+    comes_back(&now);
+    comes_back(&before);
+    let other = before.bundle().replace(&**before.hash(), now.hash());
+    assert!(matches!(unbundle(&other, &limits), Err(BundleError::Changed { .. })));
+}
+
+/// A bundle holds the whole text, and says which of its compositions is meant.
+#[test]
+fn one_of_several_compositions_of_a_text_comes_back() {
+    let text = "kind: VirtualMCPServer\nspec:\n  compositeTools:\n    \
+                - { name: a, steps: [{ id: a, tool: fetch, arguments: { url: a } }] }\n    \
+                - { name: b, steps: [{ id: b, tool: fetch, arguments: { url: b } }] }\n";
+    let source = Source::new("two.yaml", text).with_servers(vec!["vmcp".into()]);
+    let tools = ["vmcp:fetch", "web:fetch"]
+        .map(|id| Arc::new(ToolSpec::new(ToolId::from(id), "", Schema::any_object())));
+    for name in ["a", "b"] {
+        let plan =
+            plan_of(&source.clone().with_part(Some(name.into())), &Catalog::new(tools.clone()));
+        assert_eq!(&*plan.composition.name, name);
+        assert!(plan.tools.keys().all(|id| id.as_str() == "vmcp:fetch"));
+        assert_eq!(comes_back(&plan).composition.name, plan.composition.name);
     }
 }
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::dialect::{self, ReadDocument};
 use super::{check, contained, resolve};
-use crate::composition::Dialect;
+use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::document::{self, ReadLimits, write};
+use crate::document::write;
 use crate::limits::Limits;
 use crate::source::{Notation, Source, Span};
 use crate::value::Value;
@@ -30,20 +30,22 @@ pub fn convert(source: &Source, limits: &Limits) -> ConvertedText {
 }
 
 fn convert_text(source: &Source, limits: &Limits) -> ConvertedText {
-    let root = match document::read(source, ReadLimits::for_documents(limits)) {
-        Ok(root) => root,
+    let selected = match dialect::select(source, limits) {
+        Ok(selected) => selected,
         Err(diagnostics) => return ConvertedText { text: None, diagnostics },
     };
     let ReadDocument { composition, findings: mut diagnostics, lowered } =
-        dialect::read(source, &root, limits);
+        dialect::read(source, &selected, limits);
+    let root = &selected.root;
     let is_wrong = diagnostics.iter().any(|finding| finding.severity == Severity::Error);
     let Some(composition) = composition.filter(|_| !is_wrong) else {
         return ConvertedText { text: None, diagnostics };
     };
-    let document = dialect::unwrap_template(&root);
-    if composition.dialect == Dialect::Composition && std::ptr::eq(document, &raw const root) {
+    let document = dialect::unwrap_template(root);
+    if composition.dialect == Dialect::Composition && std::ptr::eq(document, root) {
         return ConvertedText { text: Some(source.text().into()), diagnostics };
     }
+    diagnostics.extend(unclear_names(&composition));
     let tree = match composition.dialect {
         Dialect::Composition => document.clone(),
         Dialect::Chain => dialect::lower_chain(document, &composition),
@@ -51,7 +53,7 @@ fn convert_text(source: &Source, limits: &Limits) -> ConvertedText {
     };
     let text: Arc<str> = match source.notation() {
         Notation::Json => pretty(&tree.to_value()).into(),
-        Notation::Yaml => write::yaml(&tree, document, source).into(),
+        Notation::Yaml => write::yaml(&tree, document, source, &selected.comments).into(),
     };
     if let Some(reason) = what_changes(source, &text, limits) {
         let message =
@@ -60,6 +62,26 @@ fn convert_text(source: &Source, limits: &Limits) -> ConvertedText {
         return ConvertedText { text: None, diagnostics };
     }
     ConvertedText { text: Some(text), diagnostics }
+}
+
+/// Names that ToolHive may read as a server and its tool. A composition needs `servers` for that.
+fn unclear_names(composition: &Composition) -> Vec<Diagnostic> {
+    let mut findings = Vec::new();
+    if composition.dialect != Dialect::ToolHive || !composition.servers.is_empty() {
+        return findings;
+    }
+    composition.body.walk_calls(&mut |call| {
+        if call.name.contains('_') && !call.name.contains(':') {
+            let name = &call.name;
+            let message = format!(
+                "`{name}` may mean a server and its tool, which a composition separates with `:`"
+            );
+            let help = "if it does, write `server:tool`, or name the server in `servers`";
+            let finding = Diagnostic::warning(Code::Conversion, message, call.name_span);
+            findings.push(finding.help(help));
+        }
+    });
+    findings
 }
 
 fn pretty(value: &Value) -> String {
@@ -81,11 +103,11 @@ fn errors_of(source: &Source, limits: &Limits) -> Vec<String> {
         let errors = findings.into_iter().filter(|finding| finding.severity == Severity::Error);
         errors.map(|finding| finding.message).collect()
     };
-    let root = match document::read(source, ReadLimits::for_documents(limits)) {
-        Ok(root) => root,
+    let selected = match dialect::select(source, limits) {
+        Ok(selected) => selected,
         Err(findings) => return messages(findings),
     };
-    let ReadDocument { composition, mut findings, .. } = dialect::read(source, &root, limits);
+    let ReadDocument { composition, mut findings, .. } = dialect::read(source, &selected, limits);
     if let Some(mut composition) = composition {
         findings.extend(resolve::resolve(&mut composition, source));
         findings.extend(check::check_circles(&composition));

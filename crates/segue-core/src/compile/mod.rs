@@ -25,6 +25,7 @@ use crate::types::Type;
 use dialect::ReadDocument;
 
 pub use convert::{ConvertedText, convert};
+pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
 pub(crate) use resolve::given_names;
 pub(crate) use typing::Typing;
 
@@ -66,12 +67,13 @@ pub(crate) fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
 }
 
 fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
-    let root = match document::read(source, ReadLimits::for_documents(limits)) {
-        Ok(root) => root,
+    let selected = match dialect::select(source, limits) {
+        Ok(selected) => selected,
         Err(diagnostics) => return Compiled { composition: None, diagnostics },
     };
     let ReadDocument { composition, findings: mut diagnostics, lowered } =
-        dialect::read(source, &root, limits);
+        dialect::read(source, &selected, limits);
+    let root = selected.root;
     let envelope = dialect::template::read(source, &root, limits);
     let template = envelope.as_ref().map(|(template, _)| template.id.clone());
     if let Some((_, findings)) = envelope {
@@ -106,10 +108,15 @@ fn guard_finding(composition: &Composition, catalog: &Catalog) -> Option<Diagnos
 /// is compiled.
 pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
     let read = || {
-        let root = document::read(source, ReadLimits::for_documents(limits)).ok()?;
-        dialect::read(source, &root, limits).composition
+        let selected = dialect::select(source, limits).ok()?;
+        dialect::read(source, &selected, limits).composition
     };
     contained(read).ok().flatten()
+}
+
+/// Lists the compositions that a text holds: several only if it holds resources of ToolHive.
+pub fn compositions_in(source: &Source, limits: &Limits) -> TextCompositions {
+    contained(|| dialect::list(source, limits)).unwrap_or_default()
 }
 
 /// Reads the envelope of a template without compiling its composition.

@@ -1,4 +1,4 @@
-//! Text → one tree in which every value has a span.
+//! Text → a tree per document, in which every value has a span.
 //!
 //! Two readers give the same tree: a strict JSON reader of our own, and YAML from a parser's
 //! events. Both keep numbers exactly, reject duplicate keys, and count size, depth, values and
@@ -195,9 +195,35 @@ impl ReadLimits {
     }
 }
 
-/// Reads a document. All duplicate keys are reported. Any other error ends the reading, because
+/// Reads a text that holds one document. All duplicate keys are reported. Any other error ends the reading, because
 /// findings after a syntax error would be guesses.
 pub fn read(source: &Source, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
+    let mut documents = read_all(source, budget)?;
+    match documents.get(1) {
+        None => Ok(documents.swap_remove(0)),
+        Some(second) => Err(vec![second_document(source, second)]),
+    }
+}
+
+/// The finding about a second document in a text that can hold only one.
+pub(crate) fn second_document(source: &Source, second: &Node) -> Diagnostic {
+    let marker = document_start(source.text(), second);
+    let length = if source.text()[marker..].starts_with("---") { "---".len() } else { 0 };
+    let span = Span::new(marker, marker + length);
+    Diagnostic::error(Code::Parse, "a second document begins here", span)
+        .help("write each document to a file of its own; only resources of ToolHive may share one")
+}
+
+/// The offset of the line `---` that begins a document, or of its first value.
+pub(crate) fn document_start(text: &str, document: &Node) -> usize {
+    let start = document.span.range().start;
+    let mut markers = text[..start].rmatch_indices("---").map(|(at, _)| at);
+    markers.find(|at| *at == 0 || text[..*at].ends_with('\n')).unwrap_or(start)
+}
+
+/// Reads every document of a text. JSON is one document; YAML may separate several with `---`.
+/// There is at least one, and none is empty.
+pub fn read_all(source: &Source, budget: ReadLimits) -> Result<Vec<Node>, Vec<Diagnostic>> {
     if source.text().len() > budget.bytes_max {
         let message = format!(
             "document of {} bytes is larger than the limit of {} bytes",
@@ -207,7 +233,7 @@ pub fn read(source: &Source, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>
         return Err(vec![Diagnostic::error(Code::Limit, message, Span::default())]);
     }
     match source.notation() {
-        Notation::Json => json::read(source.text(), budget),
+        Notation::Json => json::read(source.text(), budget).map(|root| vec![root]),
         Notation::Yaml => yaml::read(source.text(), budget),
     }
 }
@@ -227,7 +253,7 @@ pub fn read_json_value(text: &str, limits: &Limits) -> Result<Value, Diagnostic>
 pub fn to_yaml(value: &Value) -> String {
     let json = value.to_json();
     let tree = read_trusted_json(&json).expect("`to_json` writes valid JSON");
-    write::yaml(&tree, &tree, &Source::new("value.yaml", ""))
+    write::yaml(&tree, &tree, &Source::new("value.yaml", ""), &[])
 }
 
 /// Reads JSON that Segue itself wrote. The only limit is the stack: a value that was accepted once

@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use super::{Member, Node, ReadLimits};
+use super::{Member, ReadLimits};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::source::Span;
 
@@ -131,7 +131,7 @@ impl ReadBudget {
 
     /// The tree, or all findings: duplicates in the order of the text, then the error that ended
     /// the reading.
-    pub(super) fn finish(mut self, root: ReadResult<Node>) -> Result<Node, Vec<Diagnostic>> {
+    pub(super) fn finish<T>(mut self, root: ReadResult<T>) -> Result<T, Vec<Diagnostic>> {
         self.duplicates.sort_by_key(|finding| finding.span);
         match root {
             Ok(root) if self.duplicates.is_empty() => return Ok(root),

@@ -9,14 +9,17 @@ use crate::source::{Source, Span};
 /// Lists of scalars up to this width are written on one line.
 const WIDTH: usize = 88;
 
-/// Writes a tree. `origin` is the tree of the original text. A comment stays with the node that it
+/// Writes a tree. `origin` is the tree of the original text, and `within` the parts of that text
+/// whose comments are written. A comment stays with the node that it
 /// preceded or followed there, or moves to the next node that still exists.
-pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source) -> String {
+pub(crate) fn yaml(tree: &Node, origin: &Node, source: &Source, within: &[Span]) -> String {
     let mut places = Vec::new();
     anchors(tree, &mut places);
     places.sort_unstable();
     let mut writer = YamlWriter { out: String::new(), comments: BTreeMap::new(), rest: Vec::new() };
-    for comment in comments(origin, source.text()) {
+    let is_within = |at: u32| within.iter().any(|part| (part.start..part.end).contains(&at));
+    let comments = comments(origin, source.text()).into_iter();
+    for comment in comments.filter(|comment| is_within(comment.at)) {
         let place = match comment.beside {
             // The last node that begins on the same line.
             Some(line) => {

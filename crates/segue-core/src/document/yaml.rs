@@ -1,4 +1,4 @@
-//! YAML 1.2 → tree, from a parser's events.
+//! YAML 1.2 → one tree per document, from a parser's events.
 //!
 //! The reader rejects values without a JSON form (foreign tags, keys that are not scalars) and
 //! merge keys, which hide duplicate keys. An alias is a copy whose size is counted before it is
@@ -27,13 +27,14 @@ use super::{Member, Node, NodeKind, ReadLimits};
 use crate::diagnostic::Diagnostic;
 use crate::source::Span;
 
-pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnostic>> {
+/// Reads every document of a text that is not empty; there is at least one.
+pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Vec<Node>, Vec<Diagnostic>> {
     let base = directive_end(text);
     let mut builder = TreeBuilder {
         text,
         base,
         budget: ReadBudget::new(budget),
-        root: None,
+        roots: Vec::new(),
         open: Vec::new(),
         places: Vec::new(),
         anchors: BTreeMap::new(),
@@ -48,8 +49,8 @@ pub(super) fn read(text: &str, budget: ReadLimits) -> Result<Node, Vec<Diagnosti
         // thousands.
         disallow_directives: true,
     };
-    let root = builder.document(Parser::new_from_str_with_options(&text[base..], options));
-    builder.budget.finish(root)
+    let roots = builder.documents(Parser::new_from_str_with_options(&text[base..], options));
+    builder.budget.finish(roots)
 }
 
 /// The offset after the directive `%YAML 1.2`, which changes nothing.
@@ -64,7 +65,8 @@ struct TreeBuilder<'a> {
     /// Offset of the part of the text that the parser sees.
     base: usize,
     budget: ReadBudget,
-    root: Option<Node>,
+    /// The finished documents.
+    roots: Vec<Node>,
     /// The open collections, outermost first.
     open: Vec<OpenCollection>,
     /// The place of each collection, by its number. Values move when their collection closes, so an
@@ -113,34 +115,30 @@ impl Content {
 }
 
 impl<'a> TreeBuilder<'a> {
-    fn document(
+    fn documents(
         &mut self,
         events: impl Iterator<Item = Result<(Event<'a>, Marks), ScanError>>,
-    ) -> ReadResult<Node> {
+    ) -> ReadResult<Vec<Node>> {
         for event in events {
             let (event, marks) = event.map_err(|error| self.refusal(&error))?;
             self.event(event, &marks)?;
         }
-        match self.root.take() {
-            Some(root) if root.kind != NodeKind::Null || root.span.start != root.span.end => {
-                Ok(root)
-            }
-            _ => Err(parse_error(
-                "the document is empty",
-                Span::new(self.text.len(), self.text.len()),
-            )
-            .into()),
+        let mut roots = std::mem::take(&mut self.roots);
+        roots.retain(|root| root.kind != NodeKind::Null || root.span.start != root.span.end);
+        if roots.is_empty() {
+            let end = Span::new(self.text.len(), self.text.len());
+            return Err(parse_error("the document is empty", end).into());
         }
+        Ok(roots)
     }
 
     fn event(&mut self, event: Event<'a>, marks: &Marks) -> ReadResult<()> {
         let span = self.span(marks);
         match event {
             Event::DocumentStart(explicit, _) => {
-                if self.root.is_some() {
-                    let finding = parse_error("a second document begins here", span);
-                    return Err(finding.help("write each document to a file of its own").into());
-                }
+                // An alias means an anchor of its own document.
+                self.anchors.clear();
+                self.places.clear();
                 self.last_end = if explicit { span.range().end } else { span.range().start };
                 Ok(())
             }
@@ -293,7 +291,7 @@ impl<'a> TreeBuilder<'a> {
     /// Inserts a finished value into its collection.
     fn insert(&mut self, node: Node) -> ReadResult<()> {
         match self.open.last_mut().map(|top| &mut top.content) {
-            None => self.root = Some(node),
+            None => self.roots.push(node),
             Some(Content::Items(items)) => items.push(node),
             Some(Content::Members { members, key }) => {
                 let Some((key, key_span)) = key.take() else {

@@ -22,7 +22,7 @@ use crate::document::read_trusted_json;
 use crate::id::ToolId;
 use crate::limits::Limits;
 use crate::schema::Schema;
-use crate::source::Source;
+use crate::source::{Edition, Source};
 use crate::value::{Value, from_value};
 
 /// The version of the bundle format.
@@ -69,6 +69,15 @@ struct Bundle {
 struct BundledComposition {
     name: Arc<str>,
     text: Arc<str>,
+    /// Which composition of the text it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    part: Option<Arc<str>>,
+    /// The servers that another text names for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    servers: Vec<Arc<str>>,
+    /// How the text was translated.
+    #[serde(default, skip_serializing_if = "Edition::is_first")]
+    edition: Edition,
     /// Positions of the tools that it was compiled against.
     tools: Vec<usize>,
 }
@@ -155,6 +164,9 @@ impl BundleBuilder {
         let bundled = BundledComposition {
             name: composition.source.name().clone(),
             text: composition.source.text().into(),
+            part: composition.source.part().cloned(),
+            servers: composition.source.servers().to_vec(),
+            edition: composition.source.edition(),
             tools,
         };
         self.compositions.push((composition.clone(), bundled));
@@ -354,7 +366,10 @@ fn compile_again(
     catalog: &Catalog,
     limits: &Limits,
 ) -> Result<Arc<Composition>, BundleError> {
-    let source = Source::new(bundled.name.clone(), bundled.text.clone());
+    let source = Source::new(bundled.name.clone(), bundled.text.clone())
+        .with_part(bundled.part.clone())
+        .with_servers(bundled.servers.clone())
+        .with_edition(bundled.edition);
     let compiled = compile(&source, catalog, limits);
     compiled.composition.ok_or_else(|| {
         let error = compiled.diagnostics.iter().find(|d| d.severity == Severity::Error);

@@ -195,14 +195,22 @@ pub fn annotations_of(composition: &Composition) -> Annotations {
             (worst, idempotent, open_world) = (Impact::Unknown, false, true);
         }
     });
+    // The author's hints count only where they are more cautious.
+    let hints = composition.metadata.get("annotations");
+    let says = |name: &str, value: bool| {
+        hints.and_then(|hints| hints.get(name)) == Some(&Value::Bool(value))
+    };
+    let is_destructive = says("destructiveHint", true);
+    let only_reads = matches!(worst, Impact::None | Impact::Reads);
     Annotations {
-        read_only: Some(matches!(worst, Impact::None | Impact::Reads)),
+        read_only: Some(only_reads && !is_destructive && !says("readOnlyHint", false)),
         destructive: match worst {
+            _ if is_destructive => Some(true),
             Impact::Unknown => None,
             worst => Some(worst == Impact::Destroys),
         },
-        idempotent: Some(idempotent),
-        open_world: Some(open_world),
+        idempotent: Some(idempotent && !says("idempotentHint", false)),
+        open_world: Some(open_world || says("openWorldHint", true)),
     }
 }
 

@@ -26,6 +26,7 @@ pub(super) fn attempts(
                 outcome: "open",
                 code: None,
                 message: None,
+                pause_ms: None,
             });
             continue;
         }
@@ -37,6 +38,9 @@ pub(super) fn attempts(
             attempt.outcome = outcome;
             attempt.code = failure.map(|failure| failure.code);
             attempt.message = failure.map(|failure| failure.message.to_string());
+            if let Fact::BackedOff { until_ms, .. } = &entry.fact {
+                attempt.pause_ms = Some(until_ms.saturating_sub(entry.at_ms));
+            }
         }
     }
     attempts

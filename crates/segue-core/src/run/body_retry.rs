@@ -133,10 +133,8 @@ impl RunState {
 
     /// Whether every body of the current attempt is over, and every body inside them.
     fn is_attempt_over(&self, node: NodeId) -> bool {
-        let roots = self.step_state(node).attempt_frames();
-        let is_inside = |frame: u32| roots.iter().any(|root| self.is_inside(frame, *root));
-        let mut frames = self.frames.iter().zip(0..);
-        !frames.any(|(frame, index)| !frame.closed && is_inside(index))
+        let inside = self.frames_inside(self.step_state(node).attempt_frames());
+        inside.iter().all(|frame| self.frame(*frame).closed)
     }
 
     /// The next attempt of a step with bodies begins: what its bodies came to is forgotten.

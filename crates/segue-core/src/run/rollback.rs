@@ -102,14 +102,14 @@ impl TurnBuilder<'_> {
     /// The steps to roll back in frames and inside them, last settled first.
     pub(super) fn steps_to_roll_back(&self, roots: &[u32], why: RollbackReason) -> Vec<NodeId> {
         let mut steps: Vec<NodeId> = Vec::new();
-        for frame in 0..to_u32(self.state.frames.len()) {
-            let Some(root) = roots.iter().find(|root| self.state.is_inside(frame, **root)) else {
-                continue;
-            };
-            let nodes = self.state.nodes_of(frame);
-            steps.extend(nodes.filter(|node| self.needs_rollback(*node, *root, why)));
+        for root in roots {
+            for frame in self.state.frames_inside(&[*root]) {
+                let nodes = self.state.nodes_of(frame);
+                steps.extend(nodes.filter(|node| self.needs_rollback(*node, *root, why)));
+            }
         }
-        steps.sort_by_key(|node| std::cmp::Reverse(self.state.step_state(*node).settled_seq));
+        let settled = |node: &NodeId| self.state.step_state(*node).settled_seq;
+        steps.sort_by_key(|node| (std::cmp::Reverse(settled(node)), *node));
         steps
     }
 
@@ -458,16 +458,18 @@ impl RunState {
         Err(IllegalFact)
     }
 
-    /// Whether a frame is this one or inside it.
-    pub(super) fn is_inside(&self, frame: u32, root: u32) -> bool {
-        let mut at = frame;
-        while at > root {
-            match self.frame(at).parent {
-                Some(parent) => at = parent.frame,
-                None => return false,
+    /// These frames and every frame inside them. Costs what they hold, not what the run holds: a loop
+    /// whose items retry asks once for each item.
+    pub(super) fn frames_inside(&self, roots: &[u32]) -> Vec<u32> {
+        let mut frames = roots.to_vec();
+        let mut next = 0;
+        while let Some(frame) = frames.get(next).copied() {
+            for record in &self.frame(frame).nodes {
+                frames.extend(record.frames.iter().chain(&record.rollback_frames));
             }
+            next += 1;
         }
-        at == root
+        frames
     }
 
     /// The steps that stay because a later step cannot be rolled back.
@@ -514,8 +516,4 @@ impl RunState {
         }
         false
     }
-}
-
-fn to_u32(position: usize) -> u32 {
-    u32::try_from(position).expect("a run has far fewer than 2^32 steps")
 }

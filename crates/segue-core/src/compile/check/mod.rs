@@ -5,6 +5,7 @@
 //! are returned together.
 
 mod guards;
+mod hints;
 mod observed;
 mod order;
 mod parameters;
@@ -41,6 +42,7 @@ pub(super) fn check(composition: &Composition, source: &Source, root: &Node) -> 
     findings.extend(observed::check(composition, &typing));
     findings.extend(program::check(composition, root));
     findings.extend(guards::check(composition));
+    findings.extend(hints::check(composition, root));
     findings
 }
 

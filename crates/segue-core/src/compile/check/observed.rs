@@ -116,32 +116,45 @@ fn irreversible(composition: &Composition, findings: &mut Vec<Diagnostic>) {
 }
 
 fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
-    let dependants = dependants(body);
     for (position, step) in body.steps.iter().enumerate() {
         if let Some((what, advice)) = irreversible_reason(step) {
-            let comes_first = |other: usize| match body.flow {
-                Flow::Graph => runs_before(&dependants, other, position),
-                Flow::Program => other < position,
-            };
-            let fallible = (0..body.steps.len())
-                .filter(|other| *other != position && !comes_first(*other))
-                .find(|other| may_fail(&body.steps[*other]));
-            if let Some(other) = fallible {
-                let other = &body.steps[other].id;
-                let id = &step.id;
-                let message = format!("step `{id}` {what}, and `{other}` may still fail after it");
+            let before = steps_before(body, position);
+            let others = body.steps.iter().enumerate();
+            let others = others.filter(|(other, _)| *other != position && !before[*other]);
+            let fallible = others.filter(|(_, other)| may_fail(other));
+            let fallible: Vec<&str> = fallible.map(|(_, other)| &*other.id).collect();
+            if !fallible.is_empty() {
+                let (id, others) = (&step.id, quoted(&fallible));
+                let message = format!("step `{id}` {what}, and {others} may still fail after it");
                 let how = match body.flow {
-                    Flow::Graph => format!(": `depends_on: [{other}]`"),
-                    Flow::Program => String::new(),
+                    Flow::Graph if fallible.len() <= SHOWN => {
+                        format!(": `depends_on: [{}]`", fallible.join(", "))
+                    }
+                    _ => String::new(),
                 };
                 let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
-                    .help(format!("{advice}move `{id}` after `{other}`{how}"));
+                    .help(format!("{advice}move `{id}` after {others}{how}"));
                 findings.push(finding);
             }
         }
         for inner in step.kind.bodies() {
             warn_in_body(inner, findings);
         }
+    }
+}
+
+/// How many ids of steps a message lists.
+const SHOWN: usize = 3;
+
+/// Ids for a sentence; of many only the first.
+fn quoted(ids: &[&str]) -> String {
+    let shown: Vec<String> = ids.iter().take(SHOWN).map(|id| format!("`{id}`")).collect();
+    match (&*shown, ids.len().saturating_sub(SHOWN)) {
+        ([before @ .., last], 0) if !before.is_empty() => {
+            format!("{} and {last}", before.join(", "))
+        }
+        (shown, 0) => shown.concat(),
+        (shown, more) => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -174,29 +187,21 @@ fn may_fail(step: &Step) -> bool {
     }
 }
 
-/// For each position, the positions that depend on it.
-fn dependants(body: &Body) -> Vec<Vec<usize>> {
-    let mut dependants = vec![Vec::new(); body.steps.len()];
-    for (position, step) in body.steps.iter().enumerate() {
-        for need in &step.needs {
-            dependants[need.position].push(position);
-        }
+/// Whether the step at each position certainly ends before this step starts.
+fn steps_before(body: &Body, position: usize) -> Vec<bool> {
+    if body.flow == Flow::Program {
+        return (0..body.steps.len()).map(|other| other < position).collect();
     }
-    dependants
-}
-
-fn runs_before(dependants: &[Vec<usize>], first: usize, second: usize) -> bool {
-    let mut seen = vec![false; dependants.len()];
-    let mut work = vec![first];
+    let mut before = vec![false; body.steps.len()];
+    let mut work = vec![position];
     while let Some(at) = work.pop() {
-        if at == second {
-            return true;
-        }
-        if !std::mem::replace(&mut seen[at], true) {
-            work.extend(&dependants[at]);
+        for need in &body.steps[at].needs {
+            if !std::mem::replace(&mut before[need.position], true) {
+                work.push(need.position);
+            }
         }
     }
-    false
+    before
 }
 
 /// Named outputs that neither a step nor the composition's `output` reads.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use crate::access::{INLINE, SERVED};
 use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::resolve::unquoted;
-use crate::composition::tool::{COMPOSITION, DeclaredRollback, Impact, ToolSpec};
+use crate::composition::tool::{BUILTIN, COMPOSITION, DeclaredRollback, Impact, ToolSpec};
 use crate::composition::{
-    Body, Composition, Params, ResolvedRollback, Step, StepKind, StepRollback, ToolCall,
+    Body, Composition, Dialect, Params, ResolvedRollback, Step, StepKind, StepRollback, ToolCall,
 };
 use crate::diagnostic::{Code, Diagnostic};
 use crate::expr::{ExprRoot, Template};
@@ -16,16 +16,28 @@ use crate::source::{Source, Span};
 use crate::toolset::Toolset;
 use crate::value::Value;
 
+/// What a composition says about the names of the tools that it calls.
+struct Caller {
+    name: Arc<str>,
+    servers: Vec<Arc<str>>,
+    /// Whether a name may begin with any server's.
+    any_prefix: bool,
+}
+
 /// Attaches the tool to every call.
 pub(in crate::compile) fn attach(
     composition: &mut Composition,
     source: &Source,
     catalog: &Catalog,
 ) -> Vec<Diagnostic> {
-    let name = composition.name.clone();
+    let caller = Caller {
+        name: composition.name.clone(),
+        servers: composition.servers.clone(),
+        any_prefix: composition.dialect == Dialect::ToolHive,
+    };
     let mut findings = Vec::new();
     composition.body.walk_calls_mut(&mut |call| {
-        attach_one(call, &name, source, catalog, &mut findings);
+        attach_one(call, &caller, source, catalog, &mut findings);
     });
     attach_rollbacks(&mut composition.body, catalog, &mut findings);
     findings.extend(catalog.toolset().and_then(|toolset| too_many_steps(composition, toolset)));
@@ -173,16 +185,20 @@ fn declared_call(
 
 fn attach_one(
     call: &mut ToolCall,
-    own_name: &str,
+    caller: &Caller,
     source: &Source,
     catalog: &Catalog,
     findings: &mut Vec<Diagnostic>,
 ) {
     let inner = unquoted(source, call.name_span);
-    match catalog.find(&call.name) {
+    let servers = caller.servers.as_slice();
+    match catalog.find_among(&call.name, servers, caller.any_prefix) {
         ToolLookup::Found(tool) => {
             findings.extend(catalog.toolset().and_then(|toolset| refused(call, tool, toolset)));
-            findings.extend(shadowed(call, tool, catalog));
+            if !servers.iter().any(|server| **server == *tool.id.namespace()) {
+                findings.extend(shadowed(call, tool, catalog));
+                findings.extend(built_in(call, tool, servers));
+            }
             call.tool = Some(tool.clone());
         }
         ToolLookup::Ambiguous(ids) => {
@@ -193,16 +209,42 @@ fn attach_one(
             findings.push(finding);
         }
         // `recursion` reports this once.
-        ToolLookup::Missing { .. } if is_own(&call.name, own_name) => {}
+        ToolLookup::Missing { .. } if is_own(&call.name, &caller.name) => {}
         ToolLookup::Missing { nearest } => {
             let message = format!("Tool not found in registry: {}", call.name);
             let finding = Diagnostic::error(Code::UnknownTool, message, call.name_span);
-            findings.push(match nearest {
-                Some(near) => finding.fix(inner, near),
-                None => finding.help("`segue tools` lists what is available"),
+            let absent = servers.iter().filter(|server| !has_server(catalog, server));
+            let absent: Vec<String> = absent.map(|server| format!("`{server}`")).collect();
+            findings.push(match (nearest, absent.is_empty()) {
+                (Some(near), true) => finding.fix(inner, near),
+                (None, true) => finding.help("`segue tools` lists what is available"),
+                (_, false) => finding.help(format!(
+                    "the document calls tools of the servers {}: configure them under these names, \
+                     or others that have this tool",
+                    absent.join(", ")
+                )),
             });
         }
     }
+}
+
+/// A short name that means a built-in tool, although the document calls tools of servers.
+fn built_in(call: &ToolCall, tool: &ToolSpec, servers: &[Arc<str>]) -> Option<Diagnostic> {
+    let is_short = *call.name != *tool.id.as_str();
+    if servers.is_empty() || tool.id.namespace() != BUILTIN || !is_short {
+        return None;
+    }
+    let servers: Vec<String> = servers.iter().map(|server| format!("`{server}`")).collect();
+    let message = format!("this calls `{}`: no configured server has `{}`", tool.id, call.name);
+    let help = format!(
+        "the document calls tools of the servers {}: configure the one that has this tool",
+        servers.join(", ")
+    );
+    Some(Diagnostic::warning(Code::AmbiguousTool, message, call.name_span).help(help))
+}
+
+fn has_server(catalog: &Catalog, server: &str) -> bool {
+    catalog.tools().any(|tool| tool.id.namespace() == server)
 }
 
 /// A short name that a configured tool shares with a built-in one.

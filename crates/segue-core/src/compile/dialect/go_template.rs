@@ -5,18 +5,46 @@ use std::fmt::Write as _;
 use std::iter::Peekable;
 use std::sync::Arc;
 
-use crate::document::Node;
+use crate::document::{Node, NodeKind};
 use crate::value::Value;
 
-/// The steps that templates of a composite tool can refer to.
+/// The steps and parameters that templates of a composite tool can refer to.
 pub(super) struct KnownSteps<'n> {
     steps: BTreeMap<Arc<str>, &'n Node>,
+    /// The schemas of parameters that need not be given and have no default; `None` in the first
+    /// edition, in which such a parameter and the text of a tool were not translated.
+    optional: Option<BTreeMap<Arc<str>, &'n Node>>,
 }
 
 impl<'n> KnownSteps<'n> {
     pub(super) fn of(steps: &'n [Node]) -> KnownSteps<'n> {
         let named = |step: &'n Node| Some((step.get("id")?.as_str()?.clone(), step));
-        KnownSteps { steps: steps.iter().filter_map(named).collect() }
+        KnownSteps { steps: steps.iter().filter_map(named).collect(), optional: None }
+    }
+
+    /// Adds the parameters: a JSON Schema, or an object of parameters.
+    pub(super) fn with_parameters(mut self, parameters: Option<&'n Node>) -> KnownSteps<'n> {
+        let listed = parameters.map_or(&[][..], Node::members);
+        let schema = parameters.and_then(|node| node.get("properties"));
+        let required =
+            parameters.and_then(|node| node.get("required")).map_or(&[][..], Node::items);
+        let is_required = |name: &Arc<str>, schema: &Node| {
+            required.iter().any(|item| item.as_str() == Some(name))
+                || schema.get("required").is_some_and(|it| it.kind == NodeKind::Bool(true))
+        };
+        let all = schema.map_or(listed, Node::members).iter();
+        let absent = all.filter(|found| {
+            found.value.get("default").is_none() && !is_required(&found.key, &found.value)
+        });
+        self.optional = Some(absent.map(|found| (found.key.clone(), &found.value)).collect());
+        self
+    }
+
+    /// A value for an absent parameter: an empty text, or none.
+    fn absent_parameter(&self, name: &str) -> Option<&'static str> {
+        let schema = self.optional.as_ref()?.get(name)?;
+        let word = schema.get("type").and_then(Node::as_str);
+        Some(if word.is_some_and(|word| &**word == "string") { "''" } else { "none" })
     }
 
     fn asks(&self, id: &str) -> bool {
@@ -242,13 +270,21 @@ fn reference(path: &str, known: &KnownSteps<'_>) -> Result<String, String> {
     let parts: Vec<&str> = path.split('.').collect();
     let fields = |parts: &[&str]| parts.iter().map(|part| field(part)).collect::<String>();
     match parts.as_slice() {
+        ["params", name] if let Some(default) = known.absent_parameter(name) => {
+            Ok(format!("(input{} | default({default}))", field(name)))
+        }
         ["params", rest @ ..] => Ok(format!("input{}", fields(rest))),
         ["timestamp"] => Ok("run.started_at".to_owned()),
         ["steps", id, "status"] => Ok(format!("{}.status", step(id))),
         ["steps", id, "error", ..] => Ok(format!("{}.error.message", step(id))),
         ["steps", id, "output" | "content", rest @ ..] => {
             let data = if known.asks(id) { ".data" } else { "" };
-            let value = format!("{}.output{data}{}", step(id), fields(rest));
+            let mut value = format!("{}.output{data}{}", step(id), fields(rest));
+            // ToolHive calls a tool's text `text`; here a text is the whole output.
+            if known.optional.is_some() && *rest == ["text"] && data.is_empty() {
+                let output = format!("{}.output", step(id));
+                value = format!("({value} if {output} is mapping else {output})");
+            }
             let default = rest.first().and_then(|name| known.default_of(id, name));
             Ok(match default {
                 Some(default) => format!("({value} | default({}))", default.to_json()),
@@ -280,7 +316,6 @@ fn status_word<'w>(left: &str, right: &'w str) -> &'w str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::document::NodeKind;
     use crate::source::Span;
 
     #[test]

@@ -127,6 +127,7 @@ record!(pub COMPOSITION "composition" "Tools composed into one tool." requires [
     "input": Schema, "JSON Schema of its input.";
     "parameters": List(&Of(&PARAMETER)), "Its input as a list of parameters, instead of `input`.";
     "requires": Of(&REQUIRES), "What the caller must pass and support.";
+    "servers": List(&Text), "Servers whose tools are meant where other servers have a tool of the same short name.";
     "atomic": Bool, "One confirmation for the whole run.";
     "overwrites": List(&Text), "Patterns of files below the files root that a run may overwrite without asking; only compositions of the operator have this right.";
     "timeout": Duration, "For the whole run.";
@@ -277,10 +278,19 @@ record!(pub TOOLHIVE "toolhive" "A composite tool of a virtual MCP server." requ
     "name": Name, "How the tool is called.";
     "description": Text, "What it does, for people and models.";
     "parameters": Schema, "JSON Schema of its input.";
+    "annotations": Of(&TOOLHIVE_ANNOTATIONS), "What it says about its effects.";
     "timeout": Duration, "For the whole run.";
     "failureMode": Words(&["abort", "continue", "best_effort"]), "What a failed step means to the run.";
     "steps": List(&Of(&TOOLHIVE_STEP)), "What it does.";
     "output": Object, "Its result: properties, each with a `value`.";
+});
+
+record!(pub TOOLHIVE_ANNOTATIONS "toolhive_annotations" "What a composite tool says about its effects." requires [] {
+    "title": Text, "Its title for people.";
+    "readOnlyHint": Bool, "Whether it changes nothing.";
+    "destructiveHint": Bool, "Whether it may destroy data.";
+    "idempotentHint": Bool, "Whether calling it twice is harmless.";
+    "openWorldHint": Bool, "Whether it has effects beyond this machine.";
 });
 
 record!(pub TOOLHIVE_STEP "toolhive_step" "One step of a composite tool." requires ["id"] {

@@ -11,6 +11,8 @@ mod lower;
 mod native;
 mod plan;
 pub(crate) mod reader;
+mod resources;
+mod retry;
 mod skill;
 mod step;
 pub(super) mod template;
@@ -19,6 +21,8 @@ mod toolhive;
 pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema};
+pub use resources::{ListedComposition, MissingDefinition, TextCompositions};
+pub(super) use resources::{list, select};
 pub(super) use step::RESERVED;
 
 use crate::composition::{Composition, Dialect};
@@ -27,6 +31,7 @@ use crate::document::{Node, NodeKind};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 use reader::DialectReader;
+use resources::SelectedDocument;
 
 /// The result of reading a document.
 pub(super) struct ReadDocument {
@@ -40,8 +45,8 @@ pub(super) struct ReadDocument {
 }
 
 /// Reads the composition that a document holds.
-pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> ReadDocument {
-    let root = unwrap_template(root);
+pub(super) fn read(source: &Source, selected: &SelectedDocument, limits: &Limits) -> ReadDocument {
+    let root = unwrap_template(&selected.root);
     let nothing =
         |finding| ReadDocument { composition: None, findings: vec![finding], lowered: None };
     if !matches!(root.kind, NodeKind::Object(_)) {
@@ -49,7 +54,8 @@ pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> ReadDocumen
         let span = reader::first_line(source, root.span);
         return nothing(Diagnostic::error(Code::InvalidField, message, span));
     }
-    let dialect = detect(root);
+    let dialect = if selected.servers.is_some() { Dialect::ToolHive } else { detect(root) };
+    let servers = selected.servers.as_deref().unwrap_or_default();
     let mut reader = DialectReader::new(source, limits, dialect);
     let lowered = match dialect {
         Dialect::Composition => {
@@ -62,7 +68,7 @@ pub(super) fn read(source: &Source, root: &Node, limits: &Limits) -> ReadDocumen
         }
         Dialect::Skill => skill::lower(&mut reader, root),
         Dialect::Plan => plan::lower(&mut reader, root),
-        Dialect::ToolHive => toolhive::lower(&mut reader, root),
+        Dialect::ToolHive => toolhive::lower(&mut reader, root, servers),
         Dialect::Arazzo => arazzo::lower(&mut reader, root),
         Dialect::Composed => return nothing(unsupported(root, dialect)),
     };

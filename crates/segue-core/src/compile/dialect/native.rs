@@ -74,6 +74,7 @@ pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) 
         input: read_input(reader, root),
         requires_context,
         requires_capabilities,
+        servers: read_servers(reader, root),
         atomic: root.get("atomic").and_then(|n| reader.bool(n, "`atomic`")).unwrap_or(false),
         overwrites: root.get("overwrites").map_or_else(Vec::new, |node| {
             let patterns = reader.list(node, "`overwrites`").iter();
@@ -96,6 +97,12 @@ pub(super) fn read_top(reader: &mut DialectReader<'_>, root: &Node, body: Body) 
         metadata,
         source: reader.source.clone(),
     }
+}
+
+fn read_servers(reader: &mut DialectReader<'_>, root: &Node) -> Vec<Arc<str>> {
+    let Some(node) = root.get("servers") else { return Vec::new() };
+    let names = reader.list(node, "`servers`").iter();
+    names.filter_map(|name| reader.text(name, "a server")).collect()
 }
 
 fn read_name(reader: &mut DialectReader<'_>, node: &Node) -> Option<Arc<str>> {
@@ -247,6 +254,7 @@ fn read_input(reader: &mut DialectReader<'_>, root: &Node) -> Option<Arc<Schema>
                 reader.error_with_help(Code::InvalidField, place.span, message, help);
                 return None;
             }
+            warn_of_bare_names(reader, node);
             let properties = node.get("properties").map_or(&[][..], Node::members);
             let defaults = properties.iter().map(|member| (&member.key, &member.value));
             warn_of_defaults(reader, &schema, defaults);
@@ -262,6 +270,59 @@ fn read_input(reader: &mut DialectReader<'_>, root: &Node) -> Option<Arc<Schema>
         }
         (None, None) => None,
     }
+}
+
+/// Warns of an `input` without any keyword of JSON Schema, such as `input: { folder: string }`: it
+/// declares nothing, although its author lists names.
+fn warn_of_bare_names(reader: &mut DialectReader<'_>, node: &Node) {
+    let members = node.members();
+    let Some(first) = members.first() else { return };
+    if members.iter().any(|member| is_schema_keyword(&member.key)) {
+        return;
+    }
+    let name = &first.key;
+    let message = format!("`input` declares no input: `{name}` is not a keyword of JSON Schema");
+    let help = format!(
+        "write `input: {{ type: object, properties: {{ {name}: {{ type: string }} }} }}`, or \
+         `parameters: [{{ name: {name}, type: string }}]`"
+    );
+    reader.warn(Code::InvalidField, first.key_span, message, &help);
+}
+
+/// Whether a key at the root of an object's schema has a meaning there.
+fn is_schema_keyword(key: &str) -> bool {
+    const KEYWORDS: &[&str] = &[
+        "type",
+        "properties",
+        "required",
+        "description",
+        "title",
+        "default",
+        "examples",
+        "enum",
+        "const",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "definitions",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+        "additionalProperties",
+        "unevaluatedProperties",
+        "patternProperties",
+        "propertyNames",
+        "minProperties",
+        "maxProperties",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+    ];
+    key.starts_with('$') || key.starts_with("x-") || KEYWORDS.contains(&key)
 }
 
 /// Warns of defaults that their own schema rejects: a run that uses one fails before its first step.

@@ -90,6 +90,9 @@ impl<'a> DialectReader<'a> {
     ) -> bool {
         if !matches!(node.kind, NodeKind::Object(_)) {
             self.wrong_kind(node, what, "an object");
+            if let (Some(shape), Some(finding)) = (shape_of(what), self.findings.last_mut()) {
+                finding.help = Some(format!("write it as `{shape}`"));
+            }
             return false;
         }
         for member in node.members() {
@@ -99,7 +102,8 @@ impl<'a> DialectReader<'a> {
             let names: Vec<&str> = record.fields_in(self.dialect).map(|field| field.name).collect();
             let message = format!("{what} has no field `{}`", member.key);
             let mut finding = Diagnostic::error(Code::InvalidField, message, member.key_span);
-            let meant = synonym(&names, &member.key);
+            let absent = names.iter().copied().filter(|name| node.get(name).is_none());
+            let meant = synonym(absent, &member.key);
             match meant.or_else(|| nearest_name(&member.key, names.iter().copied())) {
                 Some(near) => finding = finding.fix(self.name_in_key(member.key_span), near),
                 None => finding.help = Some(format!("its fields are `{}`", names.join("`, `"))),
@@ -406,23 +410,52 @@ const SYNONYMS: &[(&str, &str)] = &[
     ("condition", "when"),
     ("foreach", "loop"),
     ("for_each", "loop"),
+    ("each", "over"),
+    ("items", "over"),
+    ("in", "over"),
+    ("do", "steps"),
+    ("then", "steps"),
+    ("else", "otherwise"),
+    ("default", "otherwise"),
+    ("inputs", "input"),
+    ("params", "parameters"),
     ("with", "parameters"),
     ("args", "parameters"),
     ("arguments", "parameters"),
+    ("input", "inputs"),
+    ("input", "parameters"),
     ("inputs", "parameters"),
+    ("name", "id"),
     ("uses", "tool"),
     ("needs", "depends_on"),
     ("after", "depends_on"),
     ("retries", "retry_count"),
+    ("retries", "max"),
+    ("max_retries", "max"),
+    ("count", "max"),
     ("catch", "on_failure"),
     ("compensate", "rollback"),
     ("outputs", "output"),
 ];
 
-/// The field that a name of another language corresponds to.
-fn synonym(names: &[&str], word: &str) -> Option<&'static str> {
-    let (_, field) = SYNONYMS.iter().find(|(known, _)| *known == word)?;
-    names.contains(field).then_some(*field)
+/// The one of these fields that a name of another language corresponds to.
+fn synonym<'n>(names: impl Iterator<Item = &'n str>, word: &str) -> Option<&'static str> {
+    let names: Vec<&str> = names.collect();
+    let meant = |(other, field): &&(&str, &str)| *other == word && names.contains(field);
+    SYNONYMS.iter().find(meant).map(|(_, field)| *field)
+}
+
+/// How an author writes a field whose value must be an object, where another value is a common mistake.
+fn shape_of(what: &str) -> Option<&'static str> {
+    Some(match what {
+        "`loop`" => "loop: { over: \"{{ … }}\", steps: [ … ] }",
+        "`repeat`" => "repeat: { until: \"{{ … }}\", max_iterations: 10, steps: [ … ] }",
+        "`retry`" => "retry: { max: 3 }` or as `retry_count: 3",
+        "`approve`" => "approve: { message: … }",
+        "`on_failure`" => "on_failure: { action: continue }",
+        "`error_handling`" => "error_handling: { failure_strategy: … }",
+        _ => return None,
+    })
 }
 
 fn literals(items: &[Template]) -> Option<Vec<Value>> {

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::chain;
 use super::grammar::{
-    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, RETRY, ROLLBACK,
-    RecordGrammar, STEP, STEP_KINDS,
+    APPROVE, CALL, CASE, LOOP, ON_FAILURE, ON_SUCCESS, PROBE, REPEAT, ROLLBACK, RecordGrammar,
+    STEP, STEP_KINDS,
 };
-use super::native::{read_backoff, read_schema};
+use super::native::read_schema;
 use super::reader::{DialectReader, first_line};
+use super::retry::{read_retry, read_retry_action, refuse_useless_retry, useless_retry};
 use crate::composition::{
     Body, Branch, Case, FailureAction, Flow, ItemFailure, LoopStep, Next, OnApprovalTimeout,
-    OnFailure, OnSuccess, Params, Probe, RepeatStep, ResolvedRollback, Retry, Step, StepKind,
+    OnFailure, OnSuccess, Params, Probe, RepeatStep, ResolvedRollback, Step, StepKind,
     StepRollback, ToolCall, WaitFor,
 };
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
@@ -20,9 +21,6 @@ use crate::expr::Template;
 use crate::id::is_step_id;
 use crate::source::Span;
 use crate::value::Value;
-
-/// Retries of `action: retry` without a count.
-const RETRY_ACTION_DEFAULT: u32 = 3;
 
 pub(super) fn read_steps(
     reader: &mut DialectReader<'_>,
@@ -54,11 +52,17 @@ fn read_step(reader: &mut DialectReader<'_>, node: &Node) -> Option<Step> {
     let is_program = reader.flow == Flow::Program;
     let (id, id_span) =
         if is_program { chain::read_id(reader, node, index) } else { read_id(reader, node) };
-    let kind = read_kind(reader, node, &id)?;
-    refuse_misplaced(reader, node, &kind);
-    if let Some(on_failure) = node.get("on_failure") {
-        refuse_useless_retry(reader, on_failure, &kind);
-    }
+    let kind = match read_kind(reader, node, &id) {
+        Some(kind) => {
+            refuse_misplaced(reader, node, &kind);
+            if let Some(on_failure) = node.get("on_failure") {
+                refuse_useless_retry(reader, on_failure, &kind);
+            }
+            kind
+        }
+        // The kind was reported; its id stays known, so that steps that read it are not reported too.
+        None => StepKind::Expand(Template::Literal(Value::Null)),
+    };
     let on_failure_retries =
         node.get("on_failure").and_then(|on_failure| read_retry_action(reader, on_failure));
     let mut retry = read_retry(reader, node);
@@ -280,27 +284,6 @@ fn refuse_misplaced(reader: &mut DialectReader<'_>, node: &Node, kind: &StepKind
     }
 }
 
-/// Why a retry of a step without a call and without a body cannot help.
-fn useless_retry(kind: &StepKind) -> Option<&'static str> {
-    match kind {
-        StepKind::Set(_) => Some("`set` calls nothing: an expression that failed fails again"),
-        StepKind::Approve { .. } => Some("an answer is final: Segue does not ask again"),
-        StepKind::Wait { .. } => Some("`wait` calls nothing that could succeed the next time"),
-        _ => None,
-    }
-}
-
-/// Reports `action: retry` where a retry cannot help.
-fn refuse_useless_retry(reader: &mut DialectReader<'_>, on_failure: &Node, kind: &StepKind) {
-    let Some(why) = useless_retry(kind) else { return };
-    let action = on_failure.get("action");
-    if let Some(action) = action.filter(|node| node.as_str().is_some_and(|word| &**word == "retry"))
-    {
-        let message = format!("`{}` cannot be retried", kind.keyword());
-        reader.error_with_help(Code::InvalidField, action.span, message, why);
-    }
-}
-
 fn read_parallel(reader: &mut DialectReader<'_>, node: &Node, value: &Node) -> StepKind {
     let branches: Vec<Branch> = reader
         .list(value, "`parallel`")
@@ -511,49 +494,6 @@ fn read_depends_on(reader: &mut DialectReader<'_>, node: &Node) -> Vec<(Arc<str>
             .iter()
             .filter_map(|item| reader.text(item, "a step's id").map(|id| (id, item.span)))
             .collect(),
-    }
-}
-
-fn read_retry(reader: &mut DialectReader<'_>, node: &Node) -> Retry {
-    let mut retry = Retry::default();
-    let max = u64::from(reader.limits.retries_max);
-    if let (Some(_), Some(second)) = (node.get("retry_count"), node.get("retry")) {
-        let message = "`retry_count` and `retry` say the same thing";
-        reader.error_with_help(Code::InvalidField, second.span, message, "keep one of them");
-    }
-    if let Some(count) = node.get("retry_count") {
-        retry.max = reader.count(count, "`retry_count`", max);
-    }
-    let Some(node) = node.get("retry") else { return retry };
-    if !reader.check_record(node, &RETRY, "`retry`") {
-        return retry;
-    }
-    if let Some(count) = node.get("max") {
-        retry.max = reader.count(count, "`max`", max);
-    }
-    retry.backoff = node.get("backoff").map(|n| read_backoff(reader, n));
-    if let Some(codes) = node.get("on") {
-        for code in reader.list(codes, "`on`") {
-            retry.on.extend(read_code(reader, code));
-        }
-    }
-    retry
-}
-
-fn read_code(reader: &mut DialectReader<'_>, node: &Node) -> Option<Code> {
-    let names: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
-    reader.one_of(node, "an error code", &names).map(|position| Code::ALL[position])
-}
-
-fn read_retry_action(reader: &mut DialectReader<'_>, node: &Node) -> Option<u32> {
-    let is_retry = node.get("action").and_then(Node::as_str).is_some_and(|word| &**word == "retry");
-    if !is_retry {
-        return None;
-    }
-    let max = u64::from(reader.limits.retries_max);
-    match node.get("max_retries") {
-        Some(count) => reader.count(count, "`max_retries`", max),
-        None => Some(RETRY_ACTION_DEFAULT),
     }
 }
 

@@ -1,10 +1,12 @@
 //! Composite tools of ToolHive's virtual MCP servers: a graph of calls with Go templates.
 //!
 //! Reads a `VirtualMCPCompositeToolDefinition`, a server with one composite tool, or a bare
-//! composite tool.
+//! composite tool. [`super::resources`] finds it in a file with several resources.
+
+use std::sync::Arc;
 
 use super::go_template::{self, KnownSteps};
-use super::grammar::{TOOLHIVE, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
+use super::grammar::{TOOLHIVE, TOOLHIVE_ANNOTATIONS, TOOLHIVE_ON_ERROR, TOOLHIVE_STEP};
 use super::lower::{
     array, empty_span, first_member, keep_members, member, object, of_value, rename_member, text,
     unknown,
@@ -12,7 +14,7 @@ use super::lower::{
 use super::reader::{DialectReader, first_line};
 use crate::diagnostic::Code;
 use crate::document::{Member, Node, NodeKind};
-use crate::source::Span;
+use crate::source::{Edition, Span};
 use crate::value::{Map, Value};
 
 /// The kinds of resources that hold composite tools.
@@ -30,7 +32,11 @@ pub(super) fn is_toolhive(root: &Node) -> bool {
 }
 
 /// Lowers the composite tool to the native dialect.
-pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node> {
+pub(super) fn lower(
+    reader: &mut DialectReader<'_>,
+    root: &Node,
+    servers: &[Arc<str>],
+) -> Option<Node> {
     let spec = find_tool(reader, root)?;
     if !reader.check_record(spec, &TOOLHIVE, "a composite tool") {
         return None;
@@ -39,7 +45,14 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
     members.extend(first_member(spec, &["parameters"]).map(input));
     let steps = first_member(spec, &["steps"]);
     let items = steps.map_or(&[][..], |steps| steps.value.items());
-    let known = KnownSteps::of(items);
+    let mut known = KnownSteps::of(items);
+    if reader.source.edition() >= Edition::Second {
+        known = known.with_parameters(spec.get("parameters"));
+        // Go's templates write `<no value>` where a value is absent, and do not fail.
+        members.push(member("unresolved", text(empty_span(spec.span), "keep")));
+    }
+    members.extend(server_names(spec, servers));
+    members.extend(annotations(reader, spec));
     members.extend(failure_mode(reader, spec));
     match first_member(spec, &["output"]) {
         Some(found) => {
@@ -54,6 +67,29 @@ pub(super) fn lower(reader: &mut DialectReader<'_>, root: &Node) -> Option<Node>
         members.push(Member { key: "steps".into(), key_span: steps.key_span, value });
     }
     Some(object(spec.span, members))
+}
+
+/// The servers of the tool's group, whose tools its short names mean.
+fn server_names(spec: &Node, servers: &[Arc<str>]) -> Option<Member> {
+    let span = empty_span(spec.span);
+    let names = servers.iter().map(|name| text(span, name.clone())).collect();
+    (!servers.is_empty()).then(|| member("servers", array(span, names)))
+}
+
+/// What the author says about the effects of the tool.
+fn annotations(reader: &mut DialectReader<'_>, spec: &Node) -> Option<Member> {
+    let found = first_member(spec, &["annotations"])?;
+    if !reader.check_record(&found.value, &TOOLHIVE_ANNOTATIONS, "`annotations`") {
+        return None;
+    }
+    for hint in found.value.members() {
+        match &*hint.key {
+            "title" => drop(reader.text(&hint.value, "`title`")),
+            name => drop(reader.bool(&hint.value, &format!("`{name}`"))),
+        }
+    }
+    let value = object(found.value.span, vec![found.clone()]);
+    Some(Member { key: "metadata".into(), key_span: found.key_span, value })
 }
 
 fn find_tool<'n>(reader: &mut DialectReader<'_>, root: &'n Node) -> Option<&'n Node> {
@@ -162,7 +198,7 @@ fn last_output(spec: &Node, items: &[Node]) -> Option<Member> {
         last.get("condition").is_some() || first_member(spec, &["failureMode"]).is_some();
     let default = if may_be_skipped { " | default(none)" } else { "" };
     let whole = format!("{{{{ {}.output{default} }}}}", go_template::step(id));
-    Some(member("output", text(empty_span(last.span), whole)))
+    Some(member("output", text(empty_span(spec.span), whole)))
 }
 
 fn lower_step(reader: &mut DialectReader<'_>, step: &Node, known: &KnownSteps<'_>) -> Option<Node> {
