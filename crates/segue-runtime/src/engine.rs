@@ -114,7 +114,7 @@ pub struct EngineBuilder {
 }
 
 /// A composition, or a tool that declares its calls, that could not be loaded, and why.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LoadError {
     /// Its text.
     pub source: Source,

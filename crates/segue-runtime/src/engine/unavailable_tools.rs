@@ -77,8 +77,12 @@ impl UnavailableTools {
         if let Some(id) = self.changed_tool(name) {
             return Some(Cause::Changed(id));
         }
-        let namespace = name.split(':').next().unwrap_or("");
-        let (name, why) = self.sources.get_key_value(namespace)?;
+        // Other dialects separate the server from its tool with `.` or `_`.
+        let has = |server: &str| {
+            let rest = name.strip_prefix(server);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '.', '_']))
+        };
+        let (name, why) = self.sources.iter().find(|(server, _)| has(server))?;
         Some(Cause::Source(name, why))
     }
 }

@@ -12,8 +12,8 @@ use segue_core::run::Entry;
 
 use super::{
     AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, NewRun, PendingCommand,
-    Retention, RunHistory, RunListing, RunQuery, RunRow, Store, StoreError, StoreFigures, TakeOver,
-    ToolStatistics, ToolStats,
+    Retention, RunChanges, RunHistory, RunListing, RunQuery, RunRow, Store, StoreError,
+    StoreFigures, TakeOver, ToolStatistics, ToolStats,
 };
 
 /// An operation that an interceptor sees.
@@ -121,6 +121,18 @@ impl RunHistory for InterceptedStore {
 
     async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         self.around(Operation::ReadRuns, self.inner.runs(query)).await
+    }
+
+    async fn changes(&self, since: Option<u64>) -> Result<RunChanges, StoreError> {
+        self.inner.changes(since).await
+    }
+
+    async fn runs_with_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        self.around(Operation::ReadRuns, self.inner.runs_with_prefix(prefix, limit)).await
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {

@@ -15,8 +15,8 @@ use super::rules::{
 };
 use super::{
     AppendRecord, Collection, CommandQueue, ItemPage, JournalStore, KeyValueStore, Lease, Measured,
-    NewRun, PendingCommand, Precondition, Retention, RunHistory, RunListing, RunQuery, RunRow,
-    Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
+    NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges, RunHistory, RunListing,
+    RunQuery, RunRow, Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
 };
 
 /// Ended runs to keep at most; the one that ended first goes first.
@@ -50,6 +50,8 @@ struct MemoryRun {
     journal: Vec<Entry>,
     plan: Arc<Plan>,
     owner: Weak<Owner>,
+    /// The place of its last entries among the changes.
+    changed: u64,
 }
 
 impl Default for MemoryStore {
@@ -83,8 +85,10 @@ impl MemoryState {
     }
 
     fn append(&mut self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
+        let changed = self.next_number();
         let run = self.run(&lease.run_id)?;
         check_fence(&run.row, lease, record.expected)?;
+        run.changed = changed;
         run.journal.extend_from_slice(record.entries);
         run.row.length = run.journal.len() as u64;
         run.row.status = record.status;
@@ -143,6 +147,7 @@ impl JournalStore for MemoryStore {
             journal: Vec::new(),
             plan: run.plan.clone(),
             owner: Arc::downgrade(&self.owner),
+            changed: number,
         };
         state.runs.insert(number, run);
         state.numbers.insert(run_id.clone(), number);
@@ -218,6 +223,32 @@ impl RunHistory for MemoryStore {
             }
         }
         Ok(page)
+    }
+
+    async fn changes(&self, since: Option<u64>) -> Result<RunChanges, StoreError> {
+        let state = self.state();
+        let mut found = RunChanges { next: state.given, ..RunChanges::default() };
+        let Some(since) = since else { return Ok(found) };
+        found.is_gap = since > state.given;
+        let changed = state.runs.values().filter(|run| run.changed > since);
+        found.runs =
+            changed.map(|run| RunChange { at: run.changed, row: run.row.clone() }).collect();
+        found.runs.sort_by_key(|change| change.at);
+        Ok(found)
+    }
+
+    async fn runs_with_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let state = self.state();
+        let rows = state.runs.values().map(|run| &run.row);
+        let mut found: Vec<RunRow> =
+            rows.filter(|row| row.run_id.starts_with(prefix)).cloned().collect();
+        found.sort_by(|a, b| a.run_id.cmp(&b.run_id));
+        found.truncate(limit);
+        Ok(found)
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {

@@ -11,9 +11,9 @@ mod sqlite;
 
 pub use contract::{
     AppendRecord, Collection, CommandQueue, Histogram, ItemPage, JournalStore, KeyValueStore,
-    Lease, Measured, NewRun, PendingCommand, Precondition, Retention, RunHistory, RunListing,
-    RunQuery, RunRow, Store, StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics,
-    ToolStats,
+    Lease, Measured, NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges,
+    RunHistory, RunListing, RunQuery, RunRow, Store, StoreError, StoreFigures, StoredItem,
+    TakeOver, ToolStatistics, ToolStats,
 };
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
 pub use memory::MemoryStore;

@@ -80,7 +80,9 @@ async fn keeps_the_contract(two: impl Fn() -> Two) {
     plans_are_durable(two()).await;
     // RunHistory
     runs_are_listed(two()).await;
+    runs_are_found_by_the_beginning_of_their_id(two()).await;
     ended_runs_are_pruned(two()).await;
+    changes_are_seen_by_every_handle(two()).await;
     // CommandQueue
     commands_wait_for_the_owner(two()).await;
     // ToolStatistics
@@ -120,6 +122,39 @@ async fn journals_are_durable((store, other): Two) {
     let fenced = StoreError::Fenced { run_id: a.clone(), expected: 0, actual: 3 };
     assert_eq!(refused, Err(fenced), "a run begins once");
     assert_eq!(shown(&store.load(&a).await.unwrap()), expected);
+}
+
+/// Entries of any handle are changes for all, each run once, in the order of their last entries.
+async fn changes_are_seen_by_every_handle((store, other): Two) {
+    let plan = plan_named("watched");
+    let begun = begin(&*store, "a", &plan).await;
+    let start = other.changes(None).await.unwrap();
+    assert!(start.runs.is_empty() && !start.has_more, "without a place only the end: {start:?}");
+    let quiet = other.changes(Some(start.next)).await.unwrap();
+    assert!(quiet.runs.is_empty() && !quiet.is_gap, "{quiet:?}");
+    begin(&*other, "b", &plan).await;
+    let one = [entry(1, Value::from(1))];
+    store.append(&begun, record(1, &one, RunStatus::Waiting)).await.unwrap();
+    for handle in [&store, &other] {
+        let seen = handle.changes(Some(start.next)).await.unwrap();
+        let told: Vec<_> =
+            seen.runs.iter().map(|change| (&*change.row.run_id, change.row.status)).collect();
+        assert_eq!(told, [("b", RunStatus::Running), ("a", RunStatus::Waiting)]);
+        assert!(seen.runs[0].at < seen.runs[1].at && seen.runs[1].at <= seen.next, "{seen:?}");
+        // From the first change on, only the second.
+        let rest = handle.changes(Some(seen.runs[0].at)).await.unwrap();
+        assert_eq!(rest.runs, seen.runs[1..]);
+    }
+    let seen = store.changes(Some(start.next)).await.unwrap();
+    finish(&*store, &begun, 2).await;
+    store.prune(Retention { keep_last: Some(0), ..Retention::default() }).await.unwrap();
+    let pruned = other.changes(Some(seen.next)).await.unwrap();
+    assert!(pruned.runs.is_empty(), "a deleted run has no changes: {pruned:?}");
+    begin(&*store, "c", &plan).await;
+    let after = other.changes(Some(pruned.next)).await.unwrap();
+    assert_eq!(after.runs.len(), 1, "places are not used again after a deletion: {after:?}");
+    let foreign = store.changes(Some(u64::MAX / 2)).await.unwrap();
+    assert!(foreign.is_gap && foreign.runs.is_empty(), "{foreign:?}");
 }
 
 /// J8, J6: at most one process writes a run, and none after its end.
@@ -209,6 +244,28 @@ async fn runs_are_listed((store, other): Two) {
     assert_eq!((&*run.name, run.started_ms, run.owner), ("right-one", 1_000, None));
     assert_eq!(&run.plan_hash, right.hash());
     assert_eq!(other.run(&"unknown".into()).await.unwrap(), None);
+}
+
+async fn runs_are_found_by_the_beginning_of_their_id((store, other): Two) {
+    let plan = plan_named("c");
+    for id in ["0199-b", "0199-a", "01a0-a", "0199%", "z"] {
+        let lease = begin(&*store, id, &plan).await;
+        finish(&*store, &lease, 1).await;
+    }
+    for (prefix, limit, expected) in [
+        ("0199-", 9, "0199-a 0199-b"),
+        ("0199-", 1, "0199-a"),
+        ("0199-a", 9, "0199-a"),
+        // No character of an id is a pattern.
+        ("0199%", 9, "0199%"),
+        ("_", 9, ""),
+        ("0199-ab", 9, ""),
+        ("01", 9, "0199%  0199-a 0199-b 01a0-a"),
+    ] {
+        let found = other.runs_with_prefix(prefix, limit).await.unwrap();
+        let ids: Vec<&str> = found.iter().map(|run| &*run.run_id).collect();
+        assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>(), "{prefix}");
+    }
 }
 
 async fn ended_runs_are_pruned((store, other): Two) {

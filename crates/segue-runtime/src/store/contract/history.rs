@@ -67,6 +67,28 @@ pub struct RunListing {
     pub next: Option<u64>,
 }
 
+/// A run that got entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunChange {
+    /// The place of its last entries among the changes of all runs.
+    pub at: u64,
+    /// The run as it is now.
+    pub row: RunRow,
+}
+
+/// The runs that got entries behind a place, whichever process wrote them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunChanges {
+    /// Each run once, in the order of their last entries.
+    pub runs: Vec<RunChange>,
+    /// The place to read on from.
+    pub next: u64,
+    /// Whether there are more changes behind `next`.
+    pub has_more: bool,
+    /// Whether changes may be missing, because the given place is not one of this store.
+    pub is_gap: bool,
+}
+
 /// Which ended runs to delete. Unfinished runs always stay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
@@ -84,6 +106,15 @@ pub trait RunHistory: Send + Sync {
 
     /// Runs in short, newest first, a page at a time.
     async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError>;
+
+    /// The runs that got entries behind a place, which is `next` of the call before; without a place,
+    /// only the place where changes end now. Reads a bounded part of the changes, and no journal: a
+    /// caller may ask ten times a second.
+    async fn changes(&self, since: Option<u64>) -> Result<RunChanges, StoreError>;
+
+    /// Runs whose id begins with this text, by id. Finds them by an index, however many runs there are.
+    async fn runs_with_prefix(&self, prefix: &str, limit: usize)
+    -> Result<Vec<RunRow>, StoreError>;
 
     /// Every run that has not ended.
     async fn unfinished(&self) -> Result<RunListing, StoreError>;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub use commands::{CommandQueue, PendingCommand};
 pub use error::StoreError;
-pub use history::{Retention, RunHistory, RunListing, RunQuery, RunRow};
+pub use history::{Retention, RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunRow};
 pub use journal::{AppendRecord, JournalStore, Lease, NewRun, TakeOver};
 pub use key_value::{Collection, ItemPage, KeyValueStore, Precondition, StoredItem};
 pub use statistics::{Histogram, Measured, ToolStatistics, ToolStats};

@@ -1,6 +1,6 @@
 //! The history of runs: listing them, deleting ended ones, and finding damaged ones.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -14,10 +14,15 @@ use super::row::{StoredRun, signed, unknown_run};
 use super::run_cache::RunCache;
 use super::{SqliteStore, bundle_text, journal, schema};
 use crate::store::rules::matches_query;
-use crate::store::{Retention, RunHistory, RunListing, RunQuery, RunRow, StoreError};
+use crate::store::{
+    Retention, RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunRow, StoreError,
+};
 
 /// Runs to delete in one transaction, so that writers need not wait long.
 const DELETE_TOGETHER: i64 = 100;
+
+/// Turns that one reading of changes looks at.
+const CHANGES_TOGETHER: usize = 4_096;
 
 #[async_trait]
 impl RunHistory for SqliteStore {
@@ -30,6 +35,21 @@ impl RunHistory for SqliteStore {
     async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         let query = query.clone();
         self.read(move |connection| runs(connection, &query)).await
+    }
+
+    async fn changes(&self, since: Option<u64>) -> Result<RunChanges, StoreError> {
+        self.read(move |connection| changes(connection, since)).await
+    }
+
+    async fn runs_with_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        let prefix = prefix.to_owned();
+        let find =
+            move |connection: &Connection| StoredRun::with_prefix(connection, &prefix, limit);
+        Ok(self.read(find).await?.into_iter().map(|stored| stored.row).collect())
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {
@@ -112,6 +132,36 @@ fn runs(connection: &Connection, query: &RunQuery) -> Result<RunListing, SqliteE
         page.next = None;
     }
     Ok(page)
+}
+
+/// The runs with turns behind a number. Numbers of turns grow over all runs and processes, also when
+/// turns are deleted, so the table itself is the list of changes.
+fn changes(connection: &Connection, since: Option<u64>) -> Result<RunChanges, SqliteError> {
+    let transaction = connection.unchecked_transaction()?;
+    let last = ack_log::last_commit(&transaction)?;
+    let mut found = RunChanges { next: last, ..RunChanges::default() };
+    let Some(since) = since else { return Ok(found) };
+    found.is_gap = since > last;
+    let sql = "SELECT number, run FROM turn WHERE number > ?1 ORDER BY number LIMIT ?2";
+    let mut select = transaction.prepare_cached(sql)?;
+    let parameters = params![signed(since), signed(CHANGES_TOGETHER as u64)];
+    let turns = select.query_map(parameters, |row| Ok((row.get(1)?, row.get(0)?)))?;
+    let turns = turns.collect::<Result<Vec<(i64, i64)>, _>>()?;
+    if let (true, Some((_, at))) = (turns.len() == CHANGES_TOGETHER, turns.last()) {
+        (found.next, found.has_more) = (u64::try_from(*at).unwrap_or(last), true);
+    }
+    // Of the turns of a run the last one counts.
+    for (number, at) in BTreeMap::from_iter(turns) {
+        StoredRun::scan(&transaction, "WHERE run.number = ?1", [number], |stored| {
+            // A damaged run is named by the list of runs.
+            if let Ok(StoredRun { row, .. }) = stored {
+                found.runs.push(RunChange { at: u64::try_from(at).unwrap_or(last), row });
+            }
+            false
+        })?;
+    }
+    found.runs.sort_by_key(|change| change.at);
+    Ok(found)
 }
 
 /// Whether a table and the index of its names have as many rows: SQLite does not notice a page that lost

@@ -184,6 +184,28 @@ impl StoredRun {
         Ok(found.transpose()?)
     }
 
+    /// The runs whose id begins with a prefix, by the index of ids.
+    pub(super) fn with_prefix(
+        connection: &Connection,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<StoredRun>, SqliteError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM run {STANDING}
+             WHERE run_id >= ?1 AND run_id < ?2 ORDER BY run_id LIMIT ?3"
+        );
+        // SQLite compares bytes: every id with this prefix is before the prefix and the last character.
+        let end = format!("{prefix}{}", char::MAX);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params![prefix, end, limit])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push(StoredRun::read(row)?);
+        }
+        Ok(found)
+    }
+
     /// The run of this id. When the index has none, the table decides: a damaged index must not make a run
     /// disappear.
     pub(super) fn find(

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{StatusCode, Url};
 
 use super::address::AddressPolicy;
@@ -19,6 +20,28 @@ pub async fn document(
     bytes_max: usize,
     time: Duration,
 ) -> Result<Vec<u8>, String> {
+    fetch(url, opened, None, bytes_max, time).await
+}
+
+/// The answer to a form that is posted to `url`, limited in size and time. `opened` is the configured address that it
+/// belongs to.
+pub async fn post_form(
+    url: &str,
+    opened: &str,
+    form: String,
+    bytes_max: usize,
+    time: Duration,
+) -> Result<Vec<u8>, String> {
+    fetch(url, opened, Some(form), bytes_max, time).await
+}
+
+async fn fetch(
+    url: &str,
+    opened: &str,
+    form: Option<String>,
+    bytes_max: usize,
+    time: Duration,
+) -> Result<Vec<u8>, String> {
     let said = |what: String| format!("`{url}` cannot be read: {what}");
     let parse = |text: &str| Url::parse(text).map_err(|error| said(error.to_string()));
     let (url, opened) = (parse(url)?, parse(opened)?);
@@ -28,7 +51,14 @@ pub async fn document(
         let connector = Connector::new(policy);
         let port = connector.check(&url).map_err(|error| error.to_string())?;
         let client = connector.client(&url, port, time).await.map_err(|error| error.to_string())?;
-        let answer = client.get(url.clone()).send().await;
+        let request = match form {
+            None => client.get(url.clone()),
+            Some(form) => client
+                .post(url.clone())
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(form),
+        };
+        let answer = request.send().await;
         let mut answer = answer.map_err(|error| error.without_url().to_string())?;
         if answer.status() != StatusCode::OK {
             return Err(format!("the answer is {}", answer.status()));

@@ -21,6 +21,7 @@ mod connection;
 mod definition;
 mod error_text;
 mod first_post;
+mod frames;
 mod http;
 mod login;
 mod pages;
@@ -38,8 +39,11 @@ pub use calls::exact_numbers::{mark_numbers, unmark_numbers};
 pub use calls::frame::{LineFrame, LineFrames, guess_id};
 pub use definition::{Listing, ToolDefinition, confusable_form};
 pub use error_text::NO_MESSAGES;
+pub use frames::{FrameRecording, RpcFrame};
 pub use http::McpHttpConfig;
-pub use server::{DefinitionChange, ServerFigures, ServerUnavailable, UpstreamServer};
+pub use server::{
+    DefinitionChange, ServerCondition, ServerFigures, ServerUnavailable, UpstreamServer,
+};
 pub use server_record::ProtocolEra;
 pub(crate) use stdio::STDIO_END_MAX;
 pub use stdio::{InProcess, StdioConfig};

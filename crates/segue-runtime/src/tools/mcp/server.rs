@@ -25,6 +25,9 @@ use crate::tools::{Tool, ToolError};
 /// The first and the longest pause before a server is restarted.
 const START_PAUSES: Backoff = Backoff::doubling(200, 30_000);
 
+/// How many lines of standard error operators see.
+const STDERR_LINES: usize = 20;
+
 /// Marks an argument in a schema that is also sent as a header.
 const HEADER: &str = "x-mcp-header";
 
@@ -56,6 +59,25 @@ pub struct ServerFigures {
     pub starts: u64,
     /// How often a connection failed.
     pub failures: u64,
+}
+
+/// The condition of a server, for operators.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerCondition {
+    /// Whether it is connected.
+    pub is_up: bool,
+    /// Whether it is being started.
+    pub is_starting: bool,
+    /// Why the last start failed.
+    pub failure: Option<String>,
+    /// The version of the protocol.
+    pub protocol: Option<String>,
+    /// The version of the server.
+    pub version: Option<String>,
+    /// How it is reached: `stdio`, `http` or `local`.
+    pub transport: &'static str,
+    /// The last lines of its standard error.
+    pub stderr: Vec<String>,
 }
 
 #[derive(Default)]
@@ -138,6 +160,35 @@ impl UpstreamServer {
             is_up: self.running().is_some(),
             starts: self.counts.starts.load(Ordering::Relaxed),
             failures: self.counts.failures.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Its condition, without starting it.
+    pub fn condition(&self) -> ServerCondition {
+        let transport = match self.config.reach {
+            ServerTransport::Stdio(_) => "stdio",
+            ServerTransport::Local(_) => "local",
+            ServerTransport::Http(_) => "http",
+        };
+        let condition = ServerCondition { transport, ..ServerCondition::default() };
+        let Ok(life) = self.life.try_lock() else {
+            return ServerCondition { is_starting: true, ..condition };
+        };
+        let secrets = self.all_secrets();
+        let Some(connection) = &life.connection else {
+            let failure = life.rest.as_ref().map(|(_, why)| secrets.redact(why));
+            return ServerCondition { failure, ..condition };
+        };
+        let stderr = secrets.redact(&connection.calls.output.stderr.last_lines(STDERR_LINES));
+        let info = connection.calls.peer.peer_info();
+        ServerCondition {
+            is_up: !connection.is_closed(),
+            protocol: info.as_ref().map(|info| info.protocol_version.to_string()),
+            version: info
+                .as_ref()
+                .and_then(|info| Some(secrets.redact(&info.server_info.as_ref()?.version))),
+            stderr: stderr.lines().map(str::to_owned).collect(),
+            ..condition
         }
     }
 

@@ -12,6 +12,7 @@ use super::calls::result::{self as call_result, ParsedResult};
 use super::calls::{CallParams, RequestError};
 use super::connection::Connection;
 use super::definition::Listing;
+use super::frames::FrameSink;
 use super::server::UpstreamServer;
 use super::server_record::ProtocolEra;
 use super::task::{self, Task, TaskError, TaskSupport};
@@ -70,6 +71,7 @@ impl McpTool {
                 asker: call.asker.clone(),
                 answers: answers.take(),
                 task_ms: self.task_ms(&connection),
+                frames: FrameSink::of(&call.run_id, || self.server.all_secrets()),
             };
             let slot = self.called(&call, &connection, &calling).await?;
             let Some(RpcAnswer::Result(raw)) = slot.answer() else {

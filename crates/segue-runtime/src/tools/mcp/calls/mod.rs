@@ -52,6 +52,7 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 
 use super::error_text::{failure, with_final_output};
+use super::frames::FrameSink;
 use super::process_output::ProcessOutput;
 use crate::tools::CallChannel;
 use http::HttpPoster;
@@ -107,6 +108,8 @@ pub(super) struct CallParams<'a> {
     pub(super) answers: Option<(InputResponses, Option<String>)>,
     /// The lifetime in milliseconds of the task that the call should become, if any.
     pub(super) task_ms: Option<u64>,
+    /// Records the messages of the call.
+    pub(super) frames: Option<Arc<FrameSink>>,
 }
 
 /// Sends calls and other requests of one connection, and waits for their answers.
@@ -164,7 +167,7 @@ impl CallClient {
         calling: &CallParams<'_>,
         patience: Timeouts,
     ) -> Result<Option<Arc<PendingRequest>>, RequestError> {
-        let slot = PendingRequest::own(calling.asker.clone());
+        let slot = PendingRequest::own(calling.asker.clone(), calling.frames.clone());
         let Some(id) = self.router.register(&slot) else {
             let why =
                 Box::pin(with_final_output("the connection was lost", &self.output, &self.router))
@@ -172,6 +175,7 @@ impl CallClient {
             return Err(RequestError::Unsent(why));
         };
         let text = request_line::call(id, calling, self.router.client_meta());
+        slot.record(true, &text);
         let guard = self.cancel_guard(RequestId::Number(id), &slot);
         let mut is_heard = true;
         match way {
@@ -219,8 +223,9 @@ impl CallClient {
             params.input_responses = Some(responses);
             params.request_state = state;
         }
-        let slot =
-            PendingRequest::of_task(calling.args.clone(), calling.asker.clone(), calling.task_ms);
+        let (args, asker, frames) =
+            (calling.args.clone(), calling.asker.clone(), calling.frames.clone());
+        let slot = PendingRequest::of_task(args, asker, calling.task_ms, frames);
         let mut request = Request::new(params);
         request.extensions.insert(slot.clone());
         let mut meta = RequestMetaObject::new();

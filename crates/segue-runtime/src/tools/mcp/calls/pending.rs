@@ -16,6 +16,7 @@ use super::exact_numbers::mark_numbers;
 use super::progress::{ProgressNotice, ProgressState};
 use crate::tools::CallChannel;
 use crate::tools::mcp::definition::strip_invisible;
+use crate::tools::mcp::frames::FrameSink;
 
 /// The longest question to a person.
 const QUESTION_CHARS_MAX: usize = 2_000;
@@ -70,6 +71,8 @@ pub(crate) struct PendingRequest {
     pub(crate) settled: Notify,
     progressed: Notify,
     progress: Mutex<ProgressState>,
+    /// Records the messages of the call.
+    frames: Option<Arc<FrameSink>>,
 }
 
 impl PendingRequest {
@@ -82,18 +85,28 @@ impl PendingRequest {
         arguments: Value,
         asker: Option<CallChannel>,
         task_ms: Option<u64>,
+        frames: Option<Arc<FrameSink>>,
     ) -> Arc<PendingRequest> {
         Arc::new(PendingRequest {
             arguments: Some(arguments),
             asker,
             task_ms,
+            frames,
             ..PendingRequest::default()
         })
     }
 
     /// For a call that bypasses the library.
-    pub(crate) fn own(asker: Option<CallChannel>) -> Arc<PendingRequest> {
-        Arc::new(PendingRequest { asker, is_own: true, ..PendingRequest::default() })
+    pub(crate) fn own(
+        asker: Option<CallChannel>,
+        frames: Option<Arc<FrameSink>>,
+    ) -> Arc<PendingRequest> {
+        Arc::new(PendingRequest { asker, frames, is_own: true, ..PendingRequest::default() })
+    }
+
+    /// Records a message of the request, if its run is recorded.
+    pub(crate) fn record(&self, is_sent: bool, text: &str) {
+        self.frames.iter().for_each(|frames| frames.record(is_sent, text));
     }
 
     /// Asks a person on behalf of the call; `None` without an answer that fits the schema.

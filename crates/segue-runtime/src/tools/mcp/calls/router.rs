@@ -396,6 +396,7 @@ impl MessageRouter {
                 if let Some(said) = params
                     && let Some(slot) = self.waiting.lock().of_token(&said.token)
                 {
+                    slot.record(false, text);
                     slot.note_progress(&said);
                 }
                 Vec::new()
@@ -429,6 +430,7 @@ impl MessageRouter {
             (waiting.remove(&id), plain)
         };
         if let Some(slot) = slot {
+            slot.record(false, text);
             let answer = match (result, error) {
                 (Some(result), None) => RpcAnswer::Result(result.to_owned()),
                 (None, Some(error)) => match object::<WireError>(error) {
