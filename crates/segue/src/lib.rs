@@ -2,7 +2,7 @@
 //!
 //! A command or a handler translates a request, makes one call of the service or the engine, and
 //! translates the result. `rest`, `graphql` and `mcp` call `api`, which knows none of them; `server`
-//! mounts the three on one `http` server. `app` makes the engine from the configuration.
+//! mounts them and the `page` on one `http` server. `app` makes the engine from the configuration.
 
 pub mod api;
 mod app;
@@ -12,6 +12,7 @@ pub mod graphql;
 pub mod http;
 pub mod mcp;
 pub mod observe;
+pub mod page;
 pub mod print;
 pub mod rest;
 pub mod server;

@@ -1,4 +1,4 @@
-//! One HTTP server with every surface: REST, GraphQL and MCP behind one authentication.
+//! One HTTP server with every surface: the page, REST, GraphQL and MCP behind one authentication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use segue_core::access::Right;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -15,20 +14,23 @@ use crate::api::runs::events::EventReaders;
 use crate::api::runs::{RunService, idempotency};
 use crate::http::acceptor::Acceptor;
 use crate::http::auth::{
-    AuthFailureLog, AuthLayer, Authenticator, ResourceMetadata, WebOrigin, authenticate,
+    AuthFailureLog, AuthLayer, Authenticator, BrowserSessions, CredentialCheck, ResourceMetadata,
+    WebOrigin, authenticate,
 };
+use crate::http::public::PublicRoutes;
 use crate::http::readiness::StoreProbe;
 use crate::http::request::HandlerState;
-use crate::http::route::{Route, not_found};
+use crate::http::route::Route;
 use crate::mcp::AllowedOrigins;
-use crate::{graphql, mcp, rest};
+use crate::{graphql, mcp, page, rest};
 
 /// How often old idempotency keys are deleted.
 const CLEANUP_EVERY: Duration = Duration::from_hours(1);
 
 /// Every route of every surface.
 pub fn routes() -> Vec<&'static Route> {
-    rest::routes::ROUTES.iter().chain(graphql::ROUTES).chain(mcp::ROUTES).collect()
+    let rest = rest::routes::ROUTES.iter().chain(rest::page_routes::ROUTES);
+    rest.chain(graphql::ROUTES).chain(mcp::ROUTES).chain(page::ROUTES).collect()
 }
 
 /// The OpenAPI document, as text.
@@ -44,6 +46,8 @@ pub struct HttpServer {
     pub at: SocketAddr,
     /// Which tokens are accepted, now.
     pub authenticator: watch::Receiver<Arc<Authenticator>>,
+    /// The sessions of browsers.
+    pub sessions: Arc<BrowserSessions>,
     /// Origins of web pages that may call, beside our own.
     pub allowed_origins: Vec<String>,
     /// Host names of this server, beside those of this machine.
@@ -70,15 +74,16 @@ impl HttpServer {
     fn router(self, leaving: watch::Receiver<bool>) -> Router {
         let (hosts, origins) = self.allowed_names();
         let is_encrypted = self.tls.is_some();
-        let HttpServer { service, authenticator, .. } = self;
+        let HttpServer { service, authenticator, sessions, .. } = self;
+        let credentials = CredentialCheck { authenticator: authenticator.clone(), sessions };
         let routes = routes();
-        let public = routes.iter().filter(|route| route.right == Right::Public);
+        let public = Arc::new(PublicRoutes::of(&routes));
         let auth = AuthLayer {
-            authenticator: authenticator.clone(),
+            credentials: credentials.clone(),
             is_encrypted,
             hosts: hosts.clone(),
             origins: origins.iter().filter_map(|origin| WebOrigin::parse(origin)).collect(),
-            public: public.map(|route| route.path).collect(),
+            public: public.clone(),
             service: service.clone(),
             metrics: service.observing().metrics.clone(),
             failures: AuthFailureLog::default(),
@@ -87,13 +92,14 @@ impl HttpServer {
         let state = Arc::new(HandlerState {
             readers: EventReaders::new(service.clone(), leaving),
             service,
+            credentials,
             metadata: ResourceMetadata { authenticator, is_encrypted },
             store_probe: StoreProbe::default(),
             routes,
         });
         mcp.merge(rest::router(&state))
             .merge(graphql::router(&state))
-            .fallback(not_found)
+            .merge(page::router(&public))
             .layer(from_fn_with_state(Arc::new(auth), authenticate))
     }
 

@@ -26,6 +26,8 @@ pub struct ServedTool {
     pub name: String,
     /// The composition's own name.
     pub composition: Arc<str>,
+    /// Its title for people: the author's, else the composition's name.
+    pub title: Arc<str>,
     /// What it does, calls and leaves behind.
     pub description: String,
     /// JSON Schema of its arguments; an object.
@@ -78,8 +80,8 @@ impl ServedTools {
     /// A hash of everything that a client sees of them.
     pub fn fingerprint(&self) -> String {
         let current_view = self.iter().map(|tool| {
-            let ServedTool { name, description, input, output, annotations, .. } = &**tool;
-            format!("{name}\n{description}\n{input}\n{output}\n{annotations:?}\n")
+            let ServedTool { name, title, description, input, output, annotations, .. } = &**tool;
+            format!("{name}\n{title}\n{description}\n{input}\n{output}\n{annotations:?}\n")
         });
         hex_digest(current_view.collect::<String>().as_bytes())
     }
@@ -92,6 +94,7 @@ impl ServedTool {
         ServedTool {
             name,
             composition: tool.id.name().into(),
+            title: title(tool),
             description: description(&tool.description, &plan),
             input: object_schema(tool.input.json()),
             output: with_reference(if is_wrapped { wrapped(own) } else { own }),
@@ -100,6 +103,13 @@ impl ServedTool {
             plan,
         }
     }
+}
+
+fn title(tool: &ToolSpec) -> Arc<str> {
+    let metadata = tool.composition.as_ref().map(|composition| &composition.metadata);
+    let hints = metadata.and_then(|metadata| metadata.get("annotations"));
+    let own = hints.and_then(|hints| hints.get("title")).and_then(Value::as_str);
+    own.map_or_else(|| tool.id.name().into(), |own| escape_control(own).into())
 }
 
 /// The names of tools, in the order of the compositions: letters, digits and `_`, short and unique. A

@@ -6,6 +6,10 @@
 //! runs/                                 starting runs, finding them, acting on them, following them
 //! documents.rs, plans.rs,               compositions of a request; plans from words; templates; tools
 //!   templates.rs, tools.rs
+//! compositions.rs,                      compositions with their text; their tests
+//!   composition_tests.rs
+//! session.rs                            the session of a browser
+//! calls.rs, inbox.rs, installation.rs   one call of a tool; questions that wait; sources, checks, settings
 //! questions.rs                          what a person is asked, and what an answer means
 //! result.rs, content.rs                 a run as the result of a tool
 //! threads.rs, audit.rs                  thread pools and panics; the audit log
@@ -15,10 +19,15 @@
 //! here knows a protocol, so every surface does the same.
 
 pub mod audit;
+pub mod calls;
 pub mod catalog;
+pub mod composition_tests;
+pub mod compositions;
 pub mod content;
 pub mod documents;
 pub mod error;
+pub mod inbox;
+pub mod installation;
 pub mod plans;
 pub mod questions;
 pub mod requests;
@@ -26,6 +35,7 @@ pub mod responses;
 pub mod result;
 pub mod runs;
 pub mod served;
+pub mod session;
 pub mod templates;
 pub mod threads;
 pub mod tools;

@@ -323,6 +323,7 @@ mod tests {
             policy: QuestionPolicy::Defer,
             run_id: None,
             origin: RequestOrigin::default(),
+            reused: Vec::new(),
         };
         let plan_ref = PlanRef { plan_id: record.plan_id.clone(), again: false };
         let mut started = pin!(start(&service, &who, &plan_ref, to_start));

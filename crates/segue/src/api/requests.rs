@@ -53,6 +53,8 @@ impl_request!(
     PutTemplate,
     ApproveRun,
     ResumeRun,
+    RerunRun,
+    TestComposition,
 );
 
 /// The schema of a type in one piece, compiled.
@@ -509,6 +511,36 @@ pub struct ResumeRun {
     pub value: Option<Value>,
     /// The step that is in doubt, when several are.
     pub step: Option<Arc<str>>,
+}
+
+/// Runs the tests of a composition.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "TestRequest")]
+pub struct TestComposition {
+    /// The name of one test; without it, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<Arc<str>>,
+}
+
+/// Runs a run again.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "RerunRequest")]
+pub struct RerunRun {
+    /// The step to start from; the steps that do not depend on it keep their values. Without it, the
+    /// whole run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Arc<str>>,
+    /// Members of the input that replace those of the earlier run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<Map>,
+    /// Members of the context that replace those of the earlier run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context: Option<Map>,
+    /// How to run it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<ExecutionOptions>,
 }
 
 /// What became of a call that was never answered.

@@ -9,9 +9,10 @@ use segue_core::tool::Impact;
 use segue_core::value::{Map, Shared, Value};
 use segue_core::view::TemplateView;
 use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
-use segue_runtime::store::{RunListing, RunRow};
+use segue_runtime::store::RunRow;
 use serde::Serialize;
 
+use super::compositions::BrokenComposition;
 use super::plans::PlanOffer;
 
 /// The result of a run.
@@ -140,6 +141,9 @@ pub struct TemplateList {
 pub struct CompositionList {
     /// By name.
     pub compositions: Vec<CompositionSummary>,
+    /// For administrators: configured files that are not served, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub broken: Vec<BrokenComposition>,
 }
 
 /// A page of runs, newest first.
@@ -153,16 +157,10 @@ pub struct RunList {
     /// The `cursor` of the next page; absent on the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
-}
-
-impl From<RunListing> for RunList {
-    fn from(found: RunListing) -> RunList {
-        RunList {
-            runs: found.runs.iter().map(RunSummary::from).collect(),
-            damaged: found.damaged.iter().map(ToString::to_string).collect(),
-            next: found.next.map(|next| next.to_string()),
-        }
-    }
+    /// Of a search: how many runs were read. A page of a search may be short, or empty, and have a
+    /// `next`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searched: Option<usize>,
 }
 
 /// Whether runs can start.
@@ -201,6 +199,17 @@ pub struct RunSummary {
     /// Why it is set aside until a person resumes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub set_aside: Option<Arc<str>>,
+    /// Whether it has not ended and no process runs it.
+    pub interrupted: bool,
+    /// How many steps will run, where the plan alone decides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_total: Option<u32>,
+    /// How many steps have finished, while this server runs it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps_done: Option<u32>,
+    /// The first few tools of its plan.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<Arc<str>>,
 }
 
 impl From<&RunRow> for RunSummary {
@@ -216,6 +225,10 @@ impl From<&RunRow> for RunSummary {
             plan_hash: run.plan_hash.clone(),
             principal: run.caller.as_ref().map(|caller| caller.principal.clone()),
             set_aside: run.set_aside.clone(),
+            interrupted: false,
+            steps_total: None,
+            steps_done: None,
+            tools: Vec::new(),
         }
     }
 }

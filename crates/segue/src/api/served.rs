@@ -53,6 +53,10 @@ pub(super) struct Catalogs {
     reserved: BTreeSet<&'static str>,
     /// Counts the changes of the served tools.
     changes: watch::Sender<u64>,
+    /// Counts all reloads, also those that change no tool.
+    reloads: watch::Sender<u64>,
+    /// The configured compositions that could not be loaded.
+    broken: Mutex<Arc<Vec<LoadError>>>,
 }
 
 impl Catalogs {
@@ -65,7 +69,13 @@ impl Catalogs {
         let tools = Arc::new(ServedTools::of(&engine, &reserved));
         let all = ServedCatalog { engine, tools, library };
         let snapshot = Arc::new(ServedSnapshot { all, toolsets, within: Mutex::default() });
-        Catalogs { snapshot: RwLock::new(snapshot), reserved, changes: watch::Sender::default() }
+        Catalogs {
+            snapshot: RwLock::new(snapshot),
+            reserved,
+            changes: watch::Sender::default(),
+            reloads: watch::Sender::default(),
+            broken: Mutex::default(),
+        }
     }
 
     fn snapshot(&self) -> Arc<ServedSnapshot> {
@@ -108,6 +118,20 @@ impl Catalogs {
         self.changes.subscribe()
     }
 
+    /// Changes whenever compositions or tools were read again.
+    pub(super) fn reloads(&self) -> watch::Receiver<u64> {
+        self.reloads.subscribe()
+    }
+
+    /// The configured compositions that could not be loaded.
+    pub(super) fn broken(&self) -> Arc<Vec<LoadError>> {
+        self.broken.lock().clone()
+    }
+
+    pub(super) fn set_broken(&self, broken: &[LoadError]) {
+        *self.broken.lock() = Arc::new(broken.to_vec());
+    }
+
     /// Serves other compositions, and the templates that `library` makes of the new engine.
     pub(super) fn reload(
         &self,
@@ -117,6 +141,7 @@ impl Catalogs {
         let before = self.snapshot();
         let (engine, unloaded) = before.all.engine.with_compositions(sources);
         let library = library(&engine);
+        self.set_broken(&unloaded);
         self.replace(engine, library, before.toolsets.clone());
         unloaded
     }
@@ -139,5 +164,6 @@ impl Catalogs {
         if !is_same {
             self.changes.send_modify(|count| *count += 1);
         }
+        self.reloads.send_modify(|count| *count += 1);
     }
 }

@@ -19,7 +19,7 @@ use segue_runtime::tools::redact::Secrets;
 use segue_runtime::tools::{Tool, command, http};
 
 use super::overrides::{self, matches};
-use super::{AppError, AppOptions, UpstreamServers};
+use super::{AppError, AppOptions, ReportedFiles, UpstreamServers};
 use crate::config::documents::{
     composition_files, empty_patterns, template_files, withheld_patterns,
 };
@@ -63,7 +63,8 @@ pub(super) fn build_engine(
     let notes = notes.chain(empty_patterns(config)).chain(withheld_patterns(config));
     let notes = notes.chain(untrusted_overwrites(&engine));
     let notes = notes.map(|note| escape_control(&note).into_owned());
-    let notes: Vec<String> = notes.chain(not_loaded.iter().map(not_loaded_note)).collect();
+    let unreported = not_loaded.iter().filter(|error| !is_reported(options, config, error));
+    let notes: Vec<String> = notes.chain(unreported.map(not_loaded_note)).collect();
     if !options.quiet {
         notes.iter().filter(|note| !printed.contains(*note)).for_each(|note| print_note(note));
     }
@@ -93,6 +94,25 @@ fn unavailable(config: &Config, upstream: &UpstreamServers) -> UnavailableTools 
         unavailable.untrusted.extend(used.map(|(source, _)| source.into()));
     }
     unavailable
+}
+
+/// Whether the command prints the findings about this composition itself.
+fn is_reported(
+    options: &AppOptions,
+    config: &Config,
+    LoadError { source, .. }: &LoadError,
+) -> bool {
+    let names = match &options.reported {
+        ReportedFiles::None => return false,
+        ReportedFiles::All => return true,
+        ReportedFiles::Named(names) => names,
+    };
+    let file = Path::new(&**source.name()).canonicalize().ok();
+    let header = segue_core::compile::read_header(source, &config.limits);
+    names.iter().any(|name| {
+        header.as_ref().is_some_and(|header| *header.name == **name)
+            || file.is_some() && Path::new(name).canonicalize().ok() == file
+    })
 }
 
 /// The note that a composition was not loaded: where the first error is and what it says.

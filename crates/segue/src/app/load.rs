@@ -6,6 +6,7 @@ use std::sync::Arc;
 use segue_runtime::tools::redact::Secrets;
 
 use super::{AppError, AppOptions};
+use crate::config::documents::default_patterns;
 use crate::config::{self, Config, IgnoredProject, Loaded, StoreLocation, TrustFile, is_safe_part};
 use crate::observe::log;
 use crate::print::{display_path, escape_control, print_finding, print_note};
@@ -35,6 +36,10 @@ fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     }
     if let Some(store) = &options.store {
         config.store = StoreLocation::parse(store, Path::new(""))?;
+    }
+    if options.finds_compositions && config.compositions.is_empty() {
+        config.compositions = default_patterns(&config);
+        config.has_found_compositions = true;
     }
     Ok(config)
 }

@@ -7,6 +7,7 @@
 //! Notes for people go to standard error as they arise. Errors are returned as [`AppError`]; the
 //! command decides how it ends. Not here: arguments, output and exit codes (`cli`).
 
+pub(crate) mod doctor;
 mod engine;
 mod error;
 mod load;
@@ -14,6 +15,7 @@ mod overrides;
 mod protected_files;
 pub(crate) mod reload;
 pub(crate) mod service;
+mod settings;
 pub(crate) mod signals;
 mod start_progress;
 mod tools;
@@ -26,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::diagnostic::{Code, Diagnostic, nearest_name};
 use segue_core::plan::Plan;
 use segue_core::source::{Source, Span};
 use segue_runtime::engine::{Engine, EngineBuilder, LoadError};
@@ -37,7 +39,10 @@ use segue_runtime::store::{SqliteOptions, SqliteStore, ToolStatistics as _, Tool
 use segue_runtime::tools::end_left_servers;
 use tokio::runtime::Runtime;
 
-use crate::config::documents::{composition_paths, read_source};
+use crate::api::installation::Installation;
+use crate::config::documents::{
+    DocumentSearch, composition_files, composition_paths, file_and_part,
+};
 use crate::config::{Config, TrustFile};
 use crate::observe::Observers;
 use crate::observe::metrics::Metrics;
@@ -67,6 +72,21 @@ pub(crate) struct AppOptions {
     pub(crate) verbose: bool,
     /// Tell a person what a command waits for.
     pub(crate) shows_waits: bool,
+    /// Where no compositions are configured, use those of the working directory.
+    pub(crate) finds_compositions: bool,
+    /// The compositions whose findings the command prints itself: no notes about them.
+    pub(crate) reported: ReportedFiles,
+}
+
+/// Compositions that a command reports about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ReportedFiles {
+    #[default]
+    None,
+    /// These, given by file or name.
+    Named(Vec<String>),
+    /// All that are configured.
+    All,
 }
 
 /// A configured engine.
@@ -264,6 +284,16 @@ impl App {
         Observers { metrics: Some(Arc::new(metrics)), ..self.observers() }
     }
 
+    /// What operators see of this installation, for the service.
+    pub(crate) fn installation(&self) -> Installation {
+        Installation {
+            servers: self.upstream.servers().map(Arc::downgrade).collect(),
+            failed: self.upstream.failed.clone(),
+            checks: doctor::checks(self),
+            settings: settings::settings(&self.config, &self.options),
+        }
+    }
+
     /// The runtime that the engine's calls run on.
     pub(crate) fn runtime(&self) -> &Rc<Runtime> {
         self.upstream.runtime()
@@ -281,22 +311,41 @@ impl App {
     /// The text of a composition: a file, the name of a configured composition, or the id of a
     /// template.
     pub(crate) fn find(&self, name: &str) -> Result<Source, AppError> {
-        let file = Path::new(name).is_file().then(|| PathBuf::from(name));
-        let Some(path) = file.or_else(|| self.file_of(name)) else {
-            if let Ok(template) = self.runtime().block_on(self.library().stored_template(name)) {
-                return Ok(template.source);
-            }
-            let names = self.composition_names();
-            let help = if names.is_empty() {
-                "`segue init` writes an example".to_owned()
-            } else {
-                format!("configured compositions: {}", names.join(", "))
-            };
-            let message = format!("there is no file, no composition and no template `{name}`");
-            return Err(AppError::new(message, Some(help)));
-        };
-        read_source(&path, self.config.limits.document_bytes_max)
-            .map_err(|message| AppError::new(message, None))
+        if let Some((path, part)) = file_and_part(name) {
+            let configured = composition_paths(&self.config);
+            let search = DocumentSearch { configured: &configured, limits: &self.config.limits };
+            return search
+                .read_one(&path, part)
+                .map_err(|(message, help)| AppError::new(message, help));
+        }
+        self.configured_composition(name).map_or_else(|| self.find_template(name), Ok)
+    }
+
+    fn find_template(&self, name: &str) -> Result<Source, AppError> {
+        if let Ok(template) = self.runtime().block_on(self.library().stored_template(name)) {
+            return Ok(template.source);
+        }
+        let help = self.help_for_unknown(name);
+        let message = format!("there is no file, no composition and no template `{name}`");
+        Err(AppError::new(message, Some(help)))
+    }
+
+    /// What a person meant by a name that no file, composition or template has.
+    fn help_for_unknown(&self, name: &str) -> String {
+        let endings = ["yaml", "yml", "json"];
+        let files = endings.map(|ending| format!("{name}.{ending}"));
+        if let Some(file) = files.iter().find(|file| Path::new(file).is_file()) {
+            return format!("did you mean `{file}`?");
+        }
+        let names = self.composition_names();
+        let templates = self.runtime().block_on(self.library().list("")).unwrap_or_default();
+        let known = names.iter().map(String::as_str);
+        let known = known.chain(templates.iter().map(|template| &*template.id));
+        match nearest_name(name, known) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None if names.is_empty() => "`segue init` writes an example".to_owned(),
+            None => format!("configured compositions: {}", names.join(", ")),
+        }
     }
 
     /// Findings about a configured file that its text alone does not show: another file has the same
@@ -321,11 +370,9 @@ impl App {
         tools.filter(|t| t.composition.is_some()).map(|t| t.id.name().to_owned()).collect()
     }
 
-    fn file_of(&self, name: &str) -> Option<PathBuf> {
-        composition_paths(&self.config).into_iter().find(|path| {
-            let source = read_source(path, self.config.limits.document_bytes_max).ok();
-            let header = source
-                .and_then(|source| segue_core::compile::read_header(&source, &self.config.limits));
+    fn configured_composition(&self, name: &str) -> Option<Source> {
+        composition_files(&self.config).into_iter().find(|source| {
+            let header = segue_core::compile::read_header(source, &self.config.limits);
             header.is_some_and(|header| &*header.name == name)
         })
     }

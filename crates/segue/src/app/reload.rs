@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use segue_runtime::engine::LoadError;
+
 use super::App;
 use super::engine::{not_loaded_note, open_library, untrusted_overwrites};
 use super::service::recover;
@@ -18,7 +20,7 @@ use crate::api::runs::RunService;
 use crate::api::threads;
 use crate::config::Config;
 use crate::config::documents::{composition_files, composition_paths, template_paths};
-use crate::print::{escape_control, print_note, print_status};
+use crate::print::{escape_control, print_diagnostics, print_note, print_status};
 
 /// The time between two looks at the files.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -60,6 +62,8 @@ pub(crate) struct Reloader<'a> {
     pub(crate) seen: FileStamps,
     /// Whether to watch the configuration file, too.
     pub(crate) watches_config: bool,
+    /// Whether a person reads along: every finding about a changed composition is printed.
+    pub(crate) shows_findings: bool,
 }
 
 impl Reloader<'_> {
@@ -131,7 +135,9 @@ impl Reloader<'_> {
 
     fn replace_engine(&self) {
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
+        self.service.set_broken(self.app.not_loaded());
         self.service.replace(engine, library, self.app.config.toolsets.clone());
+        self.service.set_installation(self.app.installation());
     }
 
     /// Serves the compositions as they are now.
@@ -156,8 +162,20 @@ impl Reloader<'_> {
                 );
             }
         };
-        if !quiet {
-            not_loaded.iter().for_each(|error| print_note(&not_loaded_note(error)));
+        if quiet {
+            return;
         }
+        if !self.shows_findings {
+            return not_loaded.iter().for_each(|error| print_note(&not_loaded_note(error)));
+        }
+        for LoadError { source, diagnostics } in &not_loaded {
+            print_diagnostics(diagnostics, source);
+        }
+        let served = self.service.full_catalog().tools.iter().count();
+        let broken = match not_loaded.len() {
+            0 => String::new(),
+            count => format!("; {count} with errors, which the previous version does not replace"),
+        };
+        print_status(&format!("changed files read: {served} compositions{broken}"));
     }
 }

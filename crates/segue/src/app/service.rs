@@ -32,7 +32,10 @@ pub(crate) fn run_service(
 ) -> Arc<RunService> {
     let (engine, library, toolsets) =
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
-    RunService::new(engine, library, toolsets, reserved, pools.threads(), observers)
+    let service = RunService::new(engine, library, toolsets, reserved, pools.threads(), observers);
+    service.set_broken(app.not_loaded());
+    service.set_installation(app.installation());
+    service
 }
 
 /// Resumes interrupted runs whose servers are ready; with `ready`, only those that waited for one of

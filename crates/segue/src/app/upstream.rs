@@ -391,6 +391,11 @@ impl UpstreamServers {
         self.servers.values()
     }
 
+    /// Servers of a configuration that is not trusted.
+    pub(crate) fn untrusted(&self) -> &BTreeSet<Arc<str>> {
+        &self.untrusted
+    }
+
     /// Tools that exist but cannot be called, and why.
     pub(super) fn unavailable(&self) -> UnavailableTools {
         UnavailableTools {

@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use super::test::check_file;
 use super::{Exit, Global, print_json};
-use crate::app::ServerSelection;
-use crate::config::documents::{composition_paths, is_test_file, read_source};
+use crate::app::{App, AppError, ReportedFiles, ServerSelection};
+use crate::config::documents::{DocumentSearch, composition_paths, file_and_part, is_test_file};
 use crate::print::{print_diagnostics, print_error, print_note, print_status};
 
 /// Report every error in compositions, without running them
@@ -18,7 +18,8 @@ use crate::print::{print_diagnostics, print_error, print_note, print_status};
 /// Checks names, types, parameters and references against the schemas of the tools.
 #[derive(Args, Debug)]
 pub(super) struct CheckArgs {
-    /// Composition files [default: all configured ones]
+    /// Composition files, or names of configured compositions; `FILE#NAME` is one of several in a file
+    /// [default: all configured ones]
     files: Vec<PathBuf>,
     /// Start no MCP server; use the tool definitions that were recorded before
     #[arg(long)]
@@ -51,9 +52,13 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     } else {
         ServerSelection::Compositions(names.iter().map(String::as_str).collect())
     };
-    let app = match global.open(&selection) {
+    let mut options = global.options_reporting(&names);
+    if args.files.is_empty() {
+        options.reported = ReportedFiles::All;
+    }
+    let app = match App::open(&options, &selection) {
         Ok(app) => app,
-        Err(exit) => return exit,
+        Err(error) => return super::report(&error),
     };
     if args.offline && !global.quiet && !app.upstream.recorded.is_empty() {
         let servers: Vec<&str> = app.upstream.recorded.iter().map(|name| &**name).collect();
@@ -71,27 +76,33 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
     for file in &files {
         if is_test_file(file) {
             // Its composition is checked with it.
-            if let Some((source, diagnostics)) = check_file(global, &app, file) {
+            if let Some((source, diagnostics)) = check_file(&app, file) {
                 (report.ok, has_other_errors) = (false, true);
                 report.add(global, &source, &diagnostics);
             }
             continue;
         }
-        let source = match read_source(file, app.config.limits.document_bytes_max) {
-            Ok(source) => source,
-            Err(message) => {
-                print_error(&message, None);
+        let sources = match find(&app, file) {
+            Ok(sources) => sources,
+            Err(error) => {
+                error.print();
                 (report.ok, has_other_errors) = (false, true);
-                report.diagnostics.push(unreadable(file, message));
+                report.diagnostics.push(unreadable(file, error.message()));
                 continue;
             }
         };
-        let (plan, mut diagnostics, unreachable) = app.plan(&source);
-        let clashes = app.name_clashes(file);
-        report.ok &= plan.is_some() && clashes.is_empty();
-        has_other_errors |= (plan.is_none() && !unreachable) || !clashes.is_empty();
-        diagnostics.extend(clashes);
-        report.add(global, &source, &diagnostics);
+        // A composition may be given by its name; its text knows its file.
+        let path = sources.first().map_or_else(PathBuf::new, |it| PathBuf::from(&**it.name()));
+        let mut clashes = app.name_clashes(&path);
+        report.ok &= clashes.is_empty();
+        has_other_errors |= !clashes.is_empty();
+        for source in &sources {
+            let (plan, mut diagnostics, unreachable) = app.plan(source);
+            report.ok &= plan.is_some();
+            has_other_errors |= plan.is_none() && !unreachable;
+            diagnostics.append(&mut clashes);
+            report.add(global, source, &diagnostics);
+        }
     }
     if global.is_json() {
         print_json(global, &report);
@@ -103,6 +114,22 @@ pub(super) fn check(global: &Global, args: &CheckArgs) -> Exit {
         (false, true) => Exit::Usage,
         (false, false) => Exit::Unreachable,
     }
+}
+
+/// The compositions of a file that were named or that it refers to, or a configured composition or
+/// template that is given by its name.
+fn find(app: &App, file: &Path) -> Result<Vec<Source>, AppError> {
+    let name = file.display().to_string();
+    if file.is_dir() {
+        let help = format!("name its files: `segue check {}/*.yaml`", name.trim_end_matches('/'));
+        return Err(AppError::new(format!("`{name}` is a folder"), Some(help)));
+    }
+    let Some((path, part)) = file_and_part(&name) else {
+        return app.find(&name).map(|source| vec![source]);
+    };
+    let configured = composition_paths(&app.config);
+    let search = DocumentSearch { configured: &configured, limits: &app.config.limits };
+    search.read(&path, part).map_err(|message| AppError::new(message, None))
 }
 
 /// The finding about a file that cannot be read.

@@ -18,7 +18,7 @@ use segue_runtime::store::{RunHistory as _, RunQuery, RunRow, SqliteOptions, Sql
 use super::{Cli, Exit};
 use crate::app::{AppOptions, current_thread_runtime, load_config};
 use crate::config::Config;
-use crate::config::documents::{composition_paths, read_source};
+use crate::config::documents::composition_files;
 use crate::print::{escape_control, print_data, print_error};
 
 /// The variable that tells this program to complete a command line.
@@ -89,11 +89,9 @@ fn config() -> Option<Config> {
 }
 
 fn composition_names(config: &Config) -> Vec<String> {
-    let name = |path: PathBuf| {
-        let source = read_source(&path, config.limits.document_bytes_max).ok()?;
-        Some(segue_core::compile::read_header(&source, &config.limits)?.name.to_string())
-    };
-    composition_paths(config).into_iter().filter_map(name).collect()
+    let header = |source| segue_core::compile::read_header(&source, &config.limits);
+    let headers = composition_files(config).into_iter().filter_map(header);
+    headers.map(|header| header.name.to_string()).collect()
 }
 
 fn newest_runs(config: &Config) -> Vec<RunRow> {

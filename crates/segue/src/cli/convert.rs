@@ -7,7 +7,7 @@ use segue_core::compile;
 use segue_core::limits::Limits;
 
 use super::Exit;
-use crate::config::documents::read_source;
+use crate::config::documents::{DocumentSearch, file_and_part};
 use crate::print::{print_data, print_diagnostics, print_error};
 
 /// Convert a document of another dialect to a composition
@@ -15,8 +15,8 @@ use crate::print::{print_data, print_diagnostics, print_error};
 /// Prints the composition to standard output, and warnings to standard error.
 #[derive(Args, Debug)]
 pub(super) struct ConvertArgs {
-    /// The document, of any dialect
-    file: PathBuf,
+    /// The document, of any dialect; `FILE#NAME` is one of several in a file
+    file: String,
     /// The dialect to write
     #[arg(long, value_enum, default_value = "composition")]
     to: Target,
@@ -31,10 +31,12 @@ enum Target {
 
 pub(super) fn convert(args: &ConvertArgs) -> Exit {
     let limits = Limits::default();
-    let source = match read_source(&args.file, limits.document_bytes_max) {
+    let search = DocumentSearch { configured: &[], limits: &limits };
+    let (path, part) = file_and_part(&args.file).unwrap_or((PathBuf::from(&args.file), None));
+    let source = match search.read_one(&path, part) {
         Ok(source) => source,
-        Err(message) => {
-            print_error(&message, None);
+        Err((message, help)) => {
+            print_error(&message, help.as_deref());
             return Exit::Usage;
         }
     };

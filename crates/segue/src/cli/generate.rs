@@ -133,7 +133,7 @@ fn subject(global: &Global, app: &App, name: &str) -> Result<ClientSubject, Exit
     let known = engine.plan_named(&composition.name);
     if known.is_none_or(|known| known.hash() != plan.hash()) {
         let others = composition_files(&app.config);
-        let others = others.into_iter().filter(|other| other.name() != source.name());
+        let others = others.into_iter().filter(|other| !other.is_same_place(&source));
         engine = app.engine.with_compositions(others.chain([source.clone()])).0;
         if !global.quiet {
             let name = &composition.name;

@@ -4,7 +4,7 @@ use clap::error::ErrorKind;
 
 /// The commands, in the order in which the overview shows them.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Start", &["init", "doctor", "trust", "login"]),
+    ("Start", &["init", "dev", "doctor", "trust", "login"]),
     ("Write and check", &["check", "plan", "test", "convert", "explain", "schema"]),
     ("Run", &["run", "call", "templates", "plans"]),
     ("Look at runs and act on them", &["runs", "resume", "approve", "cancel", "rollback"]),

@@ -90,7 +90,15 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
         } else {
             format!("cd {} && ", args.folder.display())
         };
-        print_status(&format!("next: {inside}segue run hello -i name=Ada"));
+        // Imported servers are programs: their configuration is not trusted before it was read.
+        let (read, trust) = match &imported {
+            Some(_) => {
+                let file = args.folder.join("segue.yaml");
+                (format!("read {}, then run: ", file.display()), "segue trust && ")
+            }
+            None => (String::new(), ""),
+        };
+        print_status(&format!("next: {read}{inside}{trust}segue run hello -i name=Ada"));
     }
     Exit::Success
 }

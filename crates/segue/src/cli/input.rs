@@ -44,7 +44,11 @@ pub(super) fn json(option: &str, text: &str, limits: &Limits) -> Result<Value, S
     let is_yaml = Path::new(name).extension().is_some_and(|e| e == "yaml" || e == "yml");
     if !is_yaml {
         let value = read_json_value(&text, limits);
-        return value.map_err(|finding| format!("{name} is not JSON: {}", finding.message));
+        return value.map_err(|finding| {
+            let is_pair = option == "--input" && name == option && text.contains('=');
+            let help = if is_pair { "; `-i name=value` gives one input" } else { "" };
+            format!("{name} is not JSON: {}{help}", finding.message)
+        });
     }
     let source = Source::new(name, text);
     let budget = segue_core::document::ReadLimits::for_documents(limits);
@@ -132,6 +136,13 @@ mod tests {
         .unwrap();
         let ty = Type::from_schema(&schema);
         read_pair(text, &ty, &Limits::default()).map(|(_, value)| value.to_json())
+    }
+
+    #[test]
+    fn a_pair_as_the_whole_input_is_told_its_flag() {
+        let whole = |text| json("--input", text, &Limits::default()).unwrap_err();
+        assert!(whole("folder=in").ends_with("; `-i name=value` gives one input"));
+        assert!(!whole("{folder").contains("-i name=value"));
     }
 
     #[test]

@@ -30,7 +30,12 @@ pub(super) fn login(global: &Global, args: &LoginArgs) -> Exit {
     }
     let Some(server) = app.upstream.servers().find(|server| &**server.name() == name) else {
         let names: Vec<&str> = app.upstream.servers().map(|server| &**server.name()).collect();
-        let help = format!("configured servers: {}", names.join(", "));
+        let help = match names.join(", ") {
+            names if names.is_empty() => {
+                "`mcpServers` in `segue.yaml` configures servers".to_owned()
+            }
+            names => format!("configured servers: {names}"),
+        };
         print_error(&format!("there is no MCP server `{name}`"), Some(&help));
         return Exit::Usage;
     };

@@ -56,7 +56,9 @@ fn serve(global: &Global, args: &McpArgs) -> Result<Exit, Exit> {
     runtime.block_on(recover(&app, &service, None));
     spawn_pruning(&app);
     ready.send_replace(Some(service.clone()));
-    let reloader = Reloader { app: &mut app, service: &service, seen, watches_config: args.watch };
+    let (watches_config, shows_findings) = (args.watch, false);
+    let reloader =
+        Reloader { app: &mut app, service: &service, seen, watches_config, shows_findings };
     runtime.block_on(watch_until_gone(reloader, is_gone));
     Ok(Exit::Success)
 }

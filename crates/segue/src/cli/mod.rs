@@ -9,6 +9,7 @@ mod check;
 mod completions;
 mod convert;
 mod current_user;
+mod dev;
 mod doctor;
 mod error;
 mod explain;
@@ -45,7 +46,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use segue_core::source::Source;
 
-use crate::app::{self, App, AppError, AppOptions, ServerSelection};
+use crate::app::{self, App, AppError, AppOptions, ReportedFiles, ServerSelection};
 use crate::config::Config;
 use crate::observe::log;
 use crate::print::{print_data, print_error};
@@ -83,6 +84,7 @@ impl From<Exit> for ExitCode {
 const EXAMPLES: &str = "\
 Examples:
   segue init                              write a working example
+  segue dev                               see this folder in the browser
   segue run hello.yaml -i name=Ada        run a composition
   segue check compositions/*.yaml         find every error before anything runs
   segue plan hello.yaml --format mermaid  see order, effects and what can be rolled back
@@ -175,7 +177,15 @@ impl Global {
             quiet: self.quiet,
             verbose: self.verbose,
             shows_waits: !self.quiet && !self.is_json(),
+            finds_compositions: false,
+            reported: ReportedFiles::None,
         }
+    }
+
+    /// The options of a command that prints the findings about these compositions itself.
+    fn options_reporting(&self, names: &[impl AsRef<str>]) -> AppOptions {
+        let names = names.iter().map(|name| name.as_ref().to_owned()).collect();
+        AppOptions { reported: ReportedFiles::Named(names), ..self.options() }
     }
 
     /// An engine whose runs are not stored.
@@ -211,6 +221,7 @@ enum Command {
     Call(call::CallArgs),
     Mcp(mcp::McpArgs),
     Serve(serve::ServeArgs),
+    Dev(dev::DevArgs),
     Export(export::ExportArgs),
     Generate(generate::GenerateArgs),
     Explain(explain::ExplainArgs),
@@ -243,8 +254,12 @@ pub fn main() -> ExitCode {
 impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
-        let default_level = matches!(self.command, Command::Serve(_)).then(|| "info".to_owned());
-        if matches!(self.command, Command::Serve(_) | Command::Mcp(_)) {
+        let default_level = match self.command {
+            Command::Serve(_) => Some("info".to_owned()),
+            Command::Dev(_) => Some("warn".to_owned()),
+            _ => None,
+        };
+        if matches!(self.command, Command::Serve(_) | Command::Dev(_) | Command::Mcp(_)) {
             log::set_format(global.log_format);
         }
         let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
@@ -271,6 +286,7 @@ impl Cli {
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),
+            Command::Dev(args) => dev::dev(&global, &args),
             Command::Export(args) => export::export(&global, &args),
             Command::Generate(args) => generate::generate(&global, &args),
             Command::Explain(args) => explain::explain(&global, &args),

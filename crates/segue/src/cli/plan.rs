@@ -5,8 +5,8 @@ use segue_core::view::PlanView;
 use segue_core::view::explain;
 
 use super::ask::{self, AskArgs};
-use super::{Exit, Global, source_of, to_json};
-use crate::app::ServerSelection;
+use super::{Exit, Global, report, source_of, to_json};
+use crate::app::{App, ServerSelection};
 use crate::print::{print_data, print_diagnostics};
 
 /// Show order, parallelism, effects and what can be rolled back
@@ -43,9 +43,10 @@ pub(super) fn plan(global: &Global, args: &PlanArgs) -> Exit {
     let Some(composition) = &args.composition else {
         return ask::ask(global, &args.ask, args.format);
     };
-    let app = match global.open(&ServerSelection::Compositions(vec![composition])) {
+    let options = global.options_reporting(&[composition]);
+    let app = match App::open(&options, &ServerSelection::Compositions(vec![composition])) {
         Ok(app) => app,
-        Err(exit) => return exit,
+        Err(error) => return report(&error),
     };
     let source = match source_of(&app, composition) {
         Ok(source) => source,

@@ -30,6 +30,7 @@ use super::runs::stored;
 use super::{Exit, Global, completions, input, print_json};
 use crate::api::error::{Details, Error, ErrorKind};
 use crate::api::requests::{ErrorStrategy, ExecutionOptions, MaxConcurrency, Timeout};
+use crate::api::runs::rerun::{Rerun, RerunError};
 use crate::app::signals::interrupted;
 use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
@@ -247,11 +248,12 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     };
     let record = args.record.as_deref().map(TestRecording::new).transpose();
     let record = record.map_err(Error::conflict)?;
+    let options = global.options_reporting(&names);
     let app = if args.dry_run {
-        App::open(&global.options(), &wanted)
+        App::open(&options, &wanted)
     } else {
         let recorder = record.as_ref().map(|record| record.recorder.clone());
-        App::open_recorded(&global.options(), &wanted, &args.inject, recorder)
+        App::open_recorded(&options, &wanted, &args.inject, recorder)
     };
     let app = app.map_err(|error| of_app(&error))?;
     let (plan, plan_id) = planned(global, &app, &target)?;
@@ -327,22 +329,17 @@ impl PreparedRun {
     /// Reuses the results of an earlier run, and its inputs where the arguments give none.
     fn reuse_earlier(&mut self, from: &str, run: &str) -> Result<(), Error> {
         let stored = self.app.runtime().block_on(stored(&self.app, run))?;
-        let (name, earlier) = (&self.plan.composition.name, stored.run.name());
-        if name != earlier {
-            let message = format!("the earlier run is a run of `{earlier}`, not of `{name}`");
-            return Err(Error::not_found(message));
-        }
-        self.reused = stored.run.reusable_steps(&self.plan, from).map_err(Error::not_found)?;
-        let (input, context) = stored.run.input_and_context();
-        self.input = merged(input, &self.input);
-        self.context = merged(context, &self.context);
-        for (given, option) in [(&self.input, "-i"), (&self.context, "--context")] {
-            if let Some(name) = stored.run.redacted_member(given) {
-                return Err(Error::not_found(format!(
-                    "`{name}` is sensitive and was not stored: give it again with `{option} {name}=…`"
-                )));
-            }
-        }
+        let rerun = Rerun::prepare(&stored, &self.plan, Some(from), (&self.input, &self.context));
+        let rerun = rerun.map_err(|error| {
+            Error::not_found(match error {
+                RerunError::Impossible(message) => message,
+                RerunError::NotStored { part, name } => {
+                    let option = if part == "input" { "-i" } else { "--context" };
+                    format!("`{name}` is sensitive and was not stored: give it again with `{option} {name}=…`")
+                }
+            })
+        })?;
+        Rerun { input: self.input, context: self.context, reused: self.reused } = rerun;
         Ok(())
     }
 
@@ -477,18 +474,6 @@ fn report_stopped(global: &Global, name: Arc<str>, error: EngineError) -> Exit {
         print_json(global, &view);
     }
     report_error(&error)
-}
-
-/// The members of both objects; `edited` wins.
-fn merged(earlier: &Value, edited: &Value) -> Value {
-    match (earlier, edited) {
-        (Value::Object(earlier), Value::Object(edited)) => {
-            let mut all = (**earlier).clone();
-            all.extend(edited.iter().map(|(name, value)| (name.clone(), value.clone())));
-            all.into()
-        }
-        _ => edited.clone(),
-    }
 }
 
 /// Prints the result in the format of the document's dialect. A run that did not start has none.

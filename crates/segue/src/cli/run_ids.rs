@@ -8,7 +8,7 @@ use super::error::store_error;
 use crate::api::error::Error;
 use crate::app::App;
 
-/// How many runs are searched for the beginning or the end of an id.
+/// How many runs are searched for the end of an id, or compared to shorten ids.
 const SEARCHED_MAX: usize = 10_000;
 
 /// How many of them are read from the store at once.
@@ -31,13 +31,20 @@ pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, Error> {
     if store.run(&exact).await.map_err(store_error)?.is_some() {
         return Ok(exact);
     }
-    let limit = if text == "last" { 1 } else { SEARCHED_MAX };
-    let query = RunQuery { limit, ..RunQuery::default() };
-    let found = store.runs(&query).await.map_err(store_error)?;
-    let fits = |run: &&RunRow| {
-        text == "last" || run.run_id.starts_with(text) || run.run_id.ends_with(text)
+    let newest = async |limit| {
+        let query = RunQuery { limit, ..RunQuery::default() };
+        Ok::<_, Error>(store.runs(&query).await.map_err(store_error)?.runs)
     };
-    let matching: Vec<&RunRow> = found.runs.iter().filter(fits).collect();
+    let mut matching = if text == "last" {
+        newest(1).await?
+    } else {
+        store.runs_with_prefix(text, SEARCHED_MAX).await.map_err(store_error)?
+    };
+    if matching.is_empty() && text != "last" {
+        // No index helps with the end of an id.
+        matching = newest(SEARCHED_MAX).await?;
+        matching.retain(|run| run.run_id.ends_with(text));
+    }
     match &*matching {
         [run] => Ok(run.run_id.clone()),
         [] => Err(Error::not_found(format!("there is no run `{text}`; `segue runs` lists them"))),
@@ -45,7 +52,7 @@ pub(super) async fn find(app: &App, text: &str) -> Result<Arc<str>, Error> {
     }
 }
 
-fn ambiguous(text: &str, runs: &[&RunRow]) -> String {
+fn ambiguous(text: &str, runs: &[RunRow]) -> String {
     let named = runs.iter().take(NAMED_MAX);
     let named: Vec<String> = named.map(|run| format!("{} ({})", run.run_id, run.name)).collect();
     let more = if runs.len() > NAMED_MAX { ", …" } else { "" };

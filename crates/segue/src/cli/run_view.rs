@@ -50,7 +50,7 @@ pub(super) fn show_questions(view: &RunView) {
 }
 
 pub(super) fn show_errors(view: &RunView) {
-    for error in &view.errors {
+    for (at, error) in view.errors.iter().enumerate() {
         let place = match (&error.step, &error.tool) {
             (Some(step), Some(tool)) => format!("step `{step}` ({tool}): "),
             (Some(step), None) => format!("step `{step}`: "),
@@ -58,8 +58,15 @@ pub(super) fn show_errors(view: &RunView) {
         };
         let doubt = if error.in_doubt { " — the call may have taken effect" } else { "" };
         let message = format!("[{}] {place}{}{doubt}", error.code, error.message);
-        print_error(&message, error.hint.as_deref().or_else(|| hint_for(error)));
+        let help = help_for(error);
+        // Several errors with one remedy: it follows the last of them.
+        let next = view.errors.get(at + 1).and_then(help_for);
+        print_error(&message, help.filter(|help| next != Some(help)));
     }
+}
+
+fn help_for(error: &ErrorView) -> Option<&str> {
+    error.hint.as_deref().or_else(|| hint_for(error))
 }
 
 /// The option that gives what a run lacked.

@@ -9,7 +9,7 @@ use segue_core::value::Value;
 use segue_core::view::{AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::LoadedRun;
-use segue_runtime::store::{Retention, RunQuery, RunRow};
+use segue_runtime::store::{Retention, RunListing, RunQuery, StoreError};
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
@@ -20,6 +20,8 @@ use super::run_view::{exit_code, show_errors, show_questions, summary};
 use super::{Exit, Global, completions, print_json, run_ids, to_json};
 use crate::api::error::Error;
 use crate::api::responses::RunSummary;
+use crate::api::runs::search::{RunSearch, search};
+use crate::api::runs::summaries::is_interrupted;
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_status};
 
@@ -40,6 +42,12 @@ pub(super) struct RunsArgs {
     /// Filter by composition: its name contains this text
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Search in names, ids, tools, inputs, outputs and failures
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Search in the tools of the plan
+    #[arg(long, value_name = "TOOL")]
+    tool: Option<String>,
     /// Filter by age: started within this time, such as `2h` or `7d`
     #[arg(long, value_name = "DURATION", value_parser = parse_time)]
     since: Option<u64>,
@@ -116,7 +124,8 @@ pub(super) fn runs(global: &Global, args: &RunsArgs) -> Exit {
                 if *journal {
                     print_journal(&stored);
                 } else {
-                    let interrupted = is_interrupted(&app, &stored.row).await?;
+                    let interrupted = is_interrupted(&**app.engine.store(), &stored.row).await;
+                    let interrupted = interrupted.map_err(store_error)?;
                     show(global, &stored, interrupted);
                 }
                 Ok(Exit::Success)
@@ -141,17 +150,15 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Error
         limit: args.limit,
         ..RunQuery::default()
     };
-    let found = app.engine.store().runs(&query).await.map_err(store_error)?;
+    let found = find_runs(app, args, query).await.map_err(store_error)?;
     for damaged in &found.damaged {
         let help = "it is set aside; `segue runs prune --damaged` deletes it";
         print_error(&damaged.to_string(), Some(help));
     }
     let mut runs = Vec::with_capacity(found.runs.len());
     for row in &found.runs {
-        runs.push(ListedRun {
-            summary: RunSummary::from(row),
-            interrupted: is_interrupted(app, row).await?,
-        });
+        let interrupted = is_interrupted(&**app.engine.store(), row).await.map_err(store_error)?;
+        runs.push(RunSummary { interrupted, ..RunSummary::from(row) });
     }
     if global.is_json() {
         let damaged: Vec<_> = found.damaged.iter().map(ToString::to_string).collect();
@@ -165,21 +172,31 @@ async fn list(global: &Global, app: &App, args: &RunsArgs) -> Result<Exit, Error
     Ok(Exit::Success)
 }
 
-/// A run of the list.
-#[derive(Serialize)]
-struct ListedRun {
-    #[serde(flatten)]
-    summary: RunSummary,
-    /// Whether it has not ended and no process runs it.
-    interrupted: bool,
-}
-
-/// Whether the process of a running run is gone, so that the run moves only when it is resumed.
-async fn is_interrupted(app: &App, row: &RunRow) -> Result<bool, Error> {
-    if row.status != RunStatus::Running {
-        return Ok(false);
+/// The runs of a list. A search goes on until it has found enough, or has read every run.
+async fn find_runs(
+    app: &App,
+    args: &RunsArgs,
+    mut query: RunQuery,
+) -> Result<RunListing, StoreError> {
+    let (store, limits) = (app.engine.store(), app.engine.limits());
+    let wanted = RunSearch {
+        text: args.text.as_deref().map(Arc::from),
+        tool: args.tool.as_deref().map(Arc::from),
+    };
+    if wanted.is_empty() {
+        return store.runs(&query).await;
     }
-    app.engine.store().is_abandoned(&row.run_id).await.map_err(store_error)
+    let mut all = RunListing::default();
+    loop {
+        let page = search(&**store, limits, query.clone(), &wanted).await?.found;
+        all.runs.extend(page.runs);
+        all.damaged.extend(page.damaged.into_iter().filter(|_| query.after.is_none()));
+        query.limit = args.limit - all.runs.len();
+        query.after = page.next;
+        if query.after.is_none() || query.limit == 0 {
+            return Ok(all);
+        }
+    }
 }
 
 /// The status that people read: a run whose process is gone does not run.
@@ -187,13 +204,13 @@ fn status_label(status: RunStatus, interrupted: bool) -> &'static str {
     if interrupted { "interrupted" } else { status.as_str() }
 }
 
-fn print_list(runs: &[ListedRun], id_length: usize) {
-    let width = runs.iter().map(|run| run.summary.name.len()).max().unwrap_or(0);
-    for ListedRun { summary: run, interrupted } in runs {
+fn print_list(runs: &[RunSummary], id_length: usize) {
+    let width = runs.iter().map(|run| run.name.len()).max().unwrap_or(0);
+    for run in runs {
         print_data(&format!(
             "{}  {:<15}  {:<width$}  {}  {}{}",
             run_ids::shortened(&run.run_id, id_length),
-            status_label(run.status, *interrupted),
+            status_label(run.status, run.interrupted),
             run.name,
             run.started_at,
             format_duration(run.duration_ms),
@@ -203,8 +220,8 @@ fn print_list(runs: &[ListedRun], id_length: usize) {
 }
 
 /// Prints the commands for interrupted runs and for runs that are set aside.
-fn print_list_notes(runs: &[ListedRun]) {
-    let is_aside = |run: &ListedRun| run.summary.set_aside.is_some();
+fn print_list_notes(runs: &[RunSummary]) {
+    let is_aside = |run: &RunSummary| run.set_aside.is_some();
     if runs.iter().any(|run| run.interrupted && !is_aside(run)) {
         print_status(&format!("interrupted runs have lost their process: {INTERRUPTED_HELP}"));
     }

@@ -1,24 +1,28 @@
 //! `segue serve`
 
+use std::io::{ErrorKind, IsTerminal as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use segue_runtime::driver::now_ms;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
+use super::dev::{greet, open_browser};
 use super::token::{TokenArgs, token};
 use super::{Exit, Global, report, report_failure};
 use crate::api::runs::RunService;
-use crate::app::App;
+use crate::app::doctor::{EXPOSED, address, is_exposed, is_guessable};
 use crate::app::reload::{FileStamps, Reloader};
 use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
 use crate::app::signals::{HangupSignals, interrupted_except_hangup};
-use crate::config::tokens::{TOKEN_CHARS_MIN, TOO_SHORT};
+use crate::app::{App, AppOptions, load_config};
+use crate::config::tokens::TOO_SHORT;
 use crate::config::{Config, ServeConfig, data_folder};
-use crate::http::auth::{Authenticator, Issuer};
+use crate::http::auth::{Authenticator, BrowserSessions, Issuer};
 use crate::http::{bind, tls};
 use crate::mcp::builtin;
 use crate::print::{print_error, print_note, print_status, print_warning};
@@ -64,17 +68,46 @@ enum ServeCommand {
 pub(super) fn serve(global: &Global, args: &ServeArgs) -> Exit {
     match &args.command {
         Some(ServeCommand::Token(args)) => token(global, args),
-        None => start(global, args).unwrap_or_else(|exit| exit),
+        None => start(&global.options(), args, ServeMode::Serve).unwrap_or_else(|exit| exit),
     }
 }
 
-fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
-    let config = global.load_config()?;
+/// For whom a server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ServeMode {
+    /// For clients: `segue serve`.
+    Serve,
+    /// For the person who starts it: `segue dev`.
+    Dev {
+        /// Whether to open the browser.
+        opens_browser: bool,
+        /// Whether to run an example when there is no run yet.
+        runs_example: bool,
+    },
+}
+
+impl ServeArgs {
+    /// The arguments of `segue dev`.
+    pub(super) fn for_dev(port: Option<u16>) -> ServeArgs {
+        ServeArgs {
+            command: None,
+            listen: None,
+            host: Some(Ipv4Addr::LOCALHOST.into()),
+            port,
+            no_token: false,
+            new_token: false,
+            watch: true,
+        }
+    }
+}
+
+pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> Result<Exit, Exit> {
+    let config = load_config(options).map_err(|error| report(&error))?;
     let at = listen_address(args, &config)?;
     let tls = load_tls(&config)?;
     // Before the files are read, so that no change is missed.
     let seen = FileStamps::of(&config);
-    let mut app = App::open_served(&global.options()).map_err(|error| report(&error))?;
+    let mut app = App::open_served(options).map_err(|error| report(&error))?;
     let pools = start_threads().map_err(|error| report_failure(&error))?;
     let service = run_service(&app, &pools, app.served_observers(), builtin::names());
     let runtime = app.runtime().clone();
@@ -85,7 +118,7 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         }
         recover(&app, &service, None).await;
         spawn_pruning(&app);
-        let listener = listen(&service, at)?;
+        let listener = listen(&service, at, args.port.is_none() && mode != ServeMode::Serve)?;
         // Only now that nothing else can fail: a token that is generated here is shown once.
         let (authenticator, token_note) = authenticator(args, &config, None)?;
         let authenticator = watch::Sender::new(Arc::new(authenticator));
@@ -94,11 +127,17 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         if let Some(note) = token_note {
             print_status(&note);
         }
+        let sessions = Arc::new(BrowserSessions::new(at.port()));
+        greet_browser(args, &config, at, &sessions, mode);
+        if let ServeMode::Dev { runs_example, .. } = mode {
+            greet(&app, &service, runs_example).await;
+        }
         let (leave, leaving) = watch::channel(false);
         let server = HttpServer {
             service: service.clone(),
             at,
             authenticator: authenticator.subscribe(),
+            sessions,
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
             tls,
@@ -106,8 +145,9 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
         // On its own thread, so that reading files again here delays no connection.
         let serving = service.threads().connections.spawn(server.serve(listener, leaving));
         let interrupted = interrupted_except_hangup(app.engine.store());
+        let (watches_config, shows_findings) = (args.watch, mode != ServeMode::Serve);
         let reloader =
-            Reloader { app: &mut app, service: &service, seen, watches_config: args.watch };
+            Reloader { app: &mut app, service: &service, seen, watches_config, shows_findings };
         let started = config.server.clone();
         let hangups = Some(HangupSignals::new());
         tokio::select! {
@@ -123,11 +163,50 @@ fn start(global: &Global, args: &ServeArgs) -> Result<Exit, Exit> {
     })
 }
 
-/// Opens the socket on the thread that serves connections.
-fn listen(service: &RunService, at: SocketAddr) -> Result<TcpListener, Exit> {
+/// Prints the link that signs a browser in, and opens it. A server without a terminal prints none: its output is
+/// stored, and the link stands for the administrator.
+fn greet_browser(
+    args: &ServeArgs,
+    config: &Config,
+    at: SocketAddr,
+    sessions: &BrowserSessions,
+    mode: ServeMode,
+) {
+    if mode == ServeMode::Serve && !std::io::stderr().is_terminal() {
+        return;
+    }
+    let mut address = page_address(at, config);
+    if !args.no_token {
+        let code = sessions.new_code(&config.limits, now_ms());
+        address = format!("{address}/sign-in#{code}");
+        let minutes = config.limits.served_code_ms / 60_000;
+        print_status(&format!("sign in: {address} (works once, for {minutes} minutes)"));
+    }
+    if matches!(mode, ServeMode::Dev { opens_browser: true, .. }) {
+        open_browser(&address);
+    }
+}
+
+/// The address of the page for a browser on this machine.
+fn page_address(mut at: SocketAddr, config: &Config) -> String {
+    if at.ip().is_unspecified() {
+        at.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    let scheme = if config.server.tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{at}")
+}
+
+/// Opens the socket on the thread that serves connections. If the port is taken, `takes_any` takes a free one.
+fn listen(service: &RunService, at: SocketAddr, takes_any: bool) -> Result<TcpListener, Exit> {
     let _guard = service.threads().connections.enter();
-    bind(at).map_err(|error| {
-        print_error(&format!("cannot listen on {at}: {error}"), None);
+    let bound = bind(at).or_else(|error| {
+        let is_taken = error.kind() == ErrorKind::AddrInUse;
+        if takes_any && is_taken { bind(SocketAddr::new(at.ip(), 0)) } else { Err(error) }
+    });
+    bound.map_err(|error| {
+        let is_taken = error.kind() == ErrorKind::AddrInUse;
+        let help = is_taken.then_some("another process listens there; `--port` names another port");
+        print_error(&format!("cannot listen on {at}: {error}"), help);
         Exit::Usage
     })
 }
@@ -165,32 +244,9 @@ fn print_address(at: SocketAddr, config: &Config) {
     }
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     print_status(&format!(
-        "listening at {scheme}://{at} (REST at /api/v1, GraphQL at /graphql, MCP at /mcp, manual at \
-         /docs)"
+        "listening at {scheme}://{at} (page at /, REST at /api/v1, GraphQL at /graphql, MCP at \
+         /mcp, manual at /docs)"
     ));
-}
-
-/// The warning about a server that other machines can reach without encryption.
-pub(super) const EXPOSED: (&str, &str) = (
-    "other machines can reach this server without TLS: tokens and values travel unencrypted",
-    "set `server.tls`, or listen on 127.0.0.1 behind a proxy that encrypts",
-);
-
-/// Whether other machines can reach this address without encryption.
-fn is_exposed(at: SocketAddr, config: &Config) -> bool {
-    !at.ip().is_loopback() && config.server.tls.is_none()
-}
-
-/// Whether the configured address would be exposed.
-pub(super) fn would_be_exposed(config: &Config) -> bool {
-    let at = config.server.listen.as_deref().and_then(address);
-    at.is_some_and(|at| is_exposed(at, config))
-}
-
-/// Whether the configured token could be guessed.
-pub(super) fn is_guessable(config: &Config) -> bool {
-    let token = config.server.token.as_ref();
-    token.is_some_and(|token| token.chars().count() < TOKEN_CHARS_MIN)
 }
 
 fn refuse_guessable(config: &Config) -> Result<(), Exit> {
@@ -199,13 +255,6 @@ fn refuse_guessable(config: &Config) -> Result<(), Exit> {
         return Err(Exit::Usage);
     }
     Ok(())
-}
-
-/// Parses an address. `localhost` is the only name: others would need a lookup.
-fn address(listen: &str) -> Option<SocketAddr> {
-    let port = listen.strip_prefix("localhost:").and_then(|port| port.parse().ok());
-    let here = port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    listen.parse().ok().or(here)
 }
 
 /// Parses a host. `localhost` is the only name: others would need a lookup.
@@ -287,7 +336,11 @@ fn administrator(
     let note =
         |token: String| format!("token: {token} (shown once; `--new-token` generates a new one)");
     match data_folder().map(|folder| Authenticator::stored(&folder, args.new_token)) {
-        Some(Ok((authenticator, token))) => Ok((authenticator, token.map(note))),
+        Some(Ok((authenticator, token))) => {
+            let stored =
+                || "token: the one of an earlier start (`--new-token` generates a new one)";
+            Ok((authenticator, Some(token.map_or_else(|| stored().to_owned(), note))))
+        }
         Some(Err(error)) => {
             print_error(&format!("cannot store the token: {error}"), Some("set `server.token`"));
             Err(Exit::Usage)

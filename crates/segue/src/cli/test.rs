@@ -3,24 +3,16 @@
 mod report;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Instant;
 
 use clap::Args;
-use segue_core::catalog::Catalog;
-use segue_core::diagnostic::{Code, Diagnostic, Severity};
-use segue_core::id::ToolId;
-use segue_core::plan::{Plan, plan_text};
-use segue_core::source::{Source, Span};
-use segue_core::testing::read_tests;
-use segue_core::testing::{TestFile, TestRun, catalog_for, check, compare};
-use segue_runtime::tools::builtin;
+use segue_core::diagnostic::Diagnostic;
+use segue_core::source::Source;
 
 use super::{Exit, Global, print_json};
+use crate::api::composition_tests::{TestFileReport, TestRunner, TestsReport};
 use crate::app::{App, ServerSelection};
-use crate::config::documents::{is_test_file, read_source};
+use crate::config::documents::is_test_file;
 use crate::print::{print_data, print_diagnostics, print_error};
-use report::{FileReport, TestReport, TestsReport};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -34,7 +26,7 @@ Tools are mocked and time is simulated: no tool is called, and no test waits.";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct TestArgs {
-    /// Test files, or folders that contain test files
+    /// Test files, compositions with a test file beside them, or folders that contain test files
     #[arg(value_name = "PATH", default_value = ".")]
     paths: Vec<PathBuf>,
     /// Run only tests whose name contains this text
@@ -63,8 +55,8 @@ pub(super) fn test(global: &Global, args: &TestArgs) -> Exit {
         Ok(app) => app,
         Err(exit) => return exit,
     };
-    let runner =
-        TestRunner { global, app: &app, pure: builtin::pure(), filter: args.filter.as_deref() };
+    let runner = TestRunner::new(&app.engine);
+    let runner = TestPrinter { global, app: &app, runner, filter: args.filter.as_deref() };
     let report = TestsReport::of(files.iter().map(|file| runner.file(file)).collect());
     if report.is_empty() {
         let filter = args.filter.as_deref().unwrap_or_default();
@@ -93,7 +85,7 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
         if path.is_dir() {
             folders.push(path.clone());
         } else if path.is_file() {
-            found.push(path.clone());
+            found.push(tests_beside(path).unwrap_or_else(|| path.clone()));
         } else {
             return Err(format!("there is no file and no folder `{}`", path.display()));
         }
@@ -120,37 +112,41 @@ fn find(paths: &[PathBuf]) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// The findings about a test file and its composition, without running its tests; nothing if
-/// there are none.
-pub(super) fn check_file(
-    global: &Global,
-    app: &App,
-    path: &Path,
-) -> Option<(Source, Vec<Diagnostic>)> {
-    TestRunner { global, app, pure: builtin::pure(), filter: None }.prepare(path).err()
+/// The test file beside a composition, for a person who names the composition.
+fn tests_beside(path: &Path) -> Option<PathBuf> {
+    let endings = ["test.yaml", "test.yml", "test.json"];
+    let mut tests = endings.into_iter().map(|ending| path.with_extension(ending));
+    tests.find(|tests| !is_test_file(path) && tests.is_file())
 }
 
-struct TestRunner<'a> {
+/// The findings about a test file and its composition, without running its tests; nothing if
+/// there are none.
+pub(super) fn check_file(app: &App, path: &Path) -> Option<(Source, Vec<Diagnostic>)> {
+    TestRunner::new(&app.engine).prepare(path, &find_composition(app)).err()
+}
+
+/// Finds the compositions that tests name.
+fn find_composition(app: &App) -> impl Fn(&str) -> Result<Source, String> {
+    |name| app.find(name).map_err(|error| error.message())
+}
+
+/// Runs the tests of files, and prints their results.
+struct TestPrinter<'a> {
     global: &'a Global,
     app: &'a App,
-    /// Tools without effects, which tests call for real.
-    pure: Vec<ToolId>,
+    runner: TestRunner<'a>,
     filter: Option<&'a str>,
 }
 
-/// Why the tests of a file cannot run: a text and its findings.
-type BrokenFile = (Source, Vec<Diagnostic>);
-
-impl TestRunner<'_> {
+impl TestPrinter<'_> {
     /// Runs the tests of a file, and prints the result of each as soon as it ends.
-    fn file(&self, path: &Path) -> FileReport {
-        let mut report = FileReport::new(path);
-        match self.prepare(path) {
+    fn file(&self, path: &Path) -> TestFileReport {
+        let mut report = TestFileReport::new(path);
+        match self.runner.prepare(path, &find_composition(self.app)) {
             Ok(ready) => {
-                for at in 0..ready.file.tests.len() {
-                    let name = &ready.file.tests[at].name.value;
+                for (at, name) in ready.names().enumerate() {
                     if self.filter.is_none_or(|filter| name.contains(filter)) {
-                        let test = self.run(&ready, at);
+                        let test = self.app.runtime().block_on(self.runner.run(&ready, at));
                         self.print(&test.summary_line(path));
                         report.tests.push(test);
                     }
@@ -172,77 +168,4 @@ impl TestRunner<'_> {
             print_data(text);
         }
     }
-
-    /// Reads a test file and its composition.
-    fn prepare(&self, path: &Path) -> Result<ReadyFile, BrokenFile> {
-        let limits = self.app.engine.limits();
-        let unreadable = |message: String| {
-            let name = Source::new(path.display().to_string(), "");
-            (name, vec![Diagnostic::error(Code::NotFound, message, Span::default())])
-        };
-        let source = read_source(path, limits.document_bytes_max).map_err(unreadable)?;
-        let (file, findings) = read_tests(&source, limits);
-        let Some(file) = file else { return Err((source, findings)) };
-        let composition = match self.composition(path, &file) {
-            Ok(composition) => composition,
-            Err(message) => {
-                let span = file.composition.map(|name| name.span).unwrap_or_default();
-                return Err((source, vec![Diagnostic::error(Code::NotFound, message, span)]));
-            }
-        };
-        let catalog = catalog_for(&file, &composition, self.app.engine.catalog(), limits);
-        let (plan, findings) = plan_text(&composition, &catalog, limits);
-        let Some(plan) = plan else {
-            let mut errors = findings;
-            errors.retain(|finding| finding.severity == Severity::Error);
-            return Err((composition, errors));
-        };
-        let findings = check(&file, &plan, &catalog, &self.pure);
-        if !findings.is_empty() {
-            return Err((source, findings));
-        }
-        Ok(ReadyFile { source, file, catalog, plan })
-    }
-
-    /// The composition under test: the one that the file names, or the one beside it.
-    fn composition(&self, path: &Path, file: &TestFile) -> Result<Source, String> {
-        let folder = path.parent().unwrap_or(Path::new(""));
-        let bytes_max = self.app.engine.limits().document_bytes_max;
-        if let Some(name) = &file.composition {
-            let beside = folder.join(&*name.value);
-            return if beside.is_file() {
-                read_source(&beside, bytes_max)
-            } else {
-                self.app.find(&name.value).map_err(|error| error.message())
-            };
-        }
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let stem = name.rsplitn(3, '.').last().unwrap_or_default();
-        let names = ["yaml", "yml", "json"].map(|extension| format!("{stem}.{extension}"));
-        let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
-        match found {
-            Some(found) => read_source(&found, bytes_max),
-            None => {
-                Err(format!("there is no `{stem}.yaml` beside it, and it names no `composition`"))
-            }
-        }
-    }
-
-    fn run(&self, ready: &ReadyFile, at: usize) -> TestReport {
-        let ReadyFile { source, file, catalog, plan } = ready;
-        let test = &file.tests[at];
-        let begun = Instant::now();
-        let play = TestRun::new(test, &file.mocks, plan, catalog, self.app.engine.limits());
-        let played = self.app.runtime().block_on(self.app.engine.play(play));
-        let misses = compare(test, &played, catalog);
-        TestReport::new(source, test, &played.view, &misses, begun.elapsed())
-    }
-}
-
-/// A file whose tests can run.
-struct ReadyFile {
-    source: Source,
-    file: TestFile,
-    catalog: Catalog,
-    plan: Arc<Plan>,
 }

@@ -69,8 +69,20 @@ pub(super) fn tools(global: &Global, args: &ToolsArgs) -> Exit {
 }
 
 fn list(global: &Global, app: &App, words: &str) -> Exit {
+    let untrusted = app.upstream.untrusted();
     for (name, why) in &app.upstream.failed {
-        print_note(&format!("the MCP server `{name}` cannot be used: {}", escape_control(why)));
+        if !untrusted.contains(name) {
+            print_note(&format!("the MCP server `{name}` cannot be used: {}", escape_control(why)));
+        }
+    }
+    if !untrusted.is_empty() {
+        let names: Vec<String> = untrusted.iter().map(|name| format!("`{name}`")).collect();
+        let names = names.join(", ");
+        let which = if untrusted.len() == 1 { "server" } else { "servers" };
+        let note = format!(
+            "without the MCP {which} {names}: read the configuration, then run `segue trust`"
+        );
+        print_note(&note);
     }
     for id in &app.upstream.changed {
         print_note(&format!(
@@ -88,10 +100,16 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
     let width = found.iter().map(|tool| tool.id.as_str().len()).max().unwrap_or(0);
     for tool in found {
         let effect = effect_label(tool.annotations.impact());
-        let summary = tool.description.lines().next().unwrap_or("");
+        let summary = first_sentence(&tool.description);
         print_data(&format!("{:<width$}  {effect:<8}  {summary}", tool.id.as_str()));
     }
     Exit::Success
+}
+
+/// The first sentence of the first line: descriptions of MCP tools are often a paragraph for a model.
+fn first_sentence(description: &str) -> &str {
+    let line = description.lines().next().unwrap_or("");
+    line.find(". ").map_or(line, |end| &line[..=end])
 }
 
 fn show(global: &Global, app: &App, id: &str) -> Exit {
@@ -130,7 +148,7 @@ fn show(global: &Global, app: &App, id: &str) -> Exit {
             let mark = if is_required { "*" } else { " " };
             let ty = segue_core::types::Type::from_schema(schema);
             let words = schema.get("description").and_then(Value::as_str).unwrap_or("");
-            print_data(&format!("  {mark}{name}: {ty}  {words}"));
+            print_data(format!("  {mark}{name}: {ty}  {words}").trim_end());
         }
     }
     let json = serde_json::to_string_pretty(tool.input.json()).unwrap_or_default();

@@ -94,7 +94,12 @@ fn grant_lines(config: &Config, lists: &[OverwriteList]) -> Vec<String> {
     if let Some(project) = &config.project {
         let servers = mask_value("mcpServers", &project.as_written);
         let servers = servers.as_object().into_iter().flat_map(|servers| servers.iter());
-        lines.extend(servers.map(|(name, it)| format!(".mcp.json.{name}: {}", it.to_json())));
+        lines.extend(servers.map(|(name, it)| {
+            let is_shadowed =
+                config.servers.contains_key(name) || config.unusable.contains_key(name);
+            let shadowed = if is_shadowed { " (not used: `segue.yaml` has it too)" } else { "" };
+            format!(".mcp.json.{name}: {}{shadowed}", it.to_json())
+        }));
     }
     let folder = config.folder();
     lines.extend(lists.iter().map(|OverwriteList { file, patterns }| {

@@ -154,6 +154,8 @@ pub struct Config {
     pub toolsets: BTreeMap<Arc<str>, ToolsetBuilder>,
     /// Patterns of files with compositions.
     pub compositions: Vec<DocumentPattern>,
+    /// Whether no compositions are configured, and those of the working directory are used.
+    pub has_found_compositions: bool,
     /// Patterns of files with templates.
     pub templates: Vec<DocumentPattern>,
     /// Where runs and checkpoints are stored.
@@ -193,8 +195,8 @@ pub struct ServeConfig {
     pub inline: Option<Arc<str>>,
 }
 
-/// An OpenID Connect issuer, and the rights of its scopes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An OpenID Connect issuer, and the rights of its scopes. Not `Debug`: it holds a secret.
+#[derive(Clone, PartialEq, Eq)]
 pub struct OidcConfig {
     /// Its URL, which is also its name.
     pub issuer: String,
@@ -202,6 +204,10 @@ pub struct OidcConfig {
     pub audience: Vec<String>,
     /// The grant of each scope.
     pub scopes: BTreeMap<Arc<str>, Grant>,
+    /// Our id at the issuer, for browsers that sign in there.
+    pub client_id: Option<String>,
+    /// Our secret at the issuer, if it requires one.
+    pub client_secret: Option<String>,
 }
 
 /// The files of the TLS certificate and key.

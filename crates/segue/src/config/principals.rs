@@ -14,7 +14,7 @@ use super::tokens::{PrincipalToken, TOKEN_CHARS_MIN, TOO_SHORT, is_hash};
 
 const PRINCIPAL: &[&str] = &["token", "rights", "toolset", "expires"];
 
-const OIDC: &[&str] = &["issuer", "audience", "scopes"];
+const OIDC: &[&str] = &["issuer", "audience", "scopes", "client_id", "client_secret"];
 
 /// The maximum length of a principal's name.
 const NAME_CHARS_MAX: usize = 64;
@@ -149,6 +149,18 @@ impl ConfigReader<'_> {
                 scopes.insert(member.key.clone(), grant);
             }
         }
+        let mut client = |name: &str| {
+            let given = node.get(name)?;
+            let text = self.text(given, &format!("`{name}`"))?;
+            if text.trim().is_empty() {
+                self.error(given.span, format!("`{name}` is empty"));
+            }
+            Some(text)
+        };
+        let (client_id, client_secret) = (client("client_id"), client("client_secret"));
+        if client_secret.is_some() && client_id.is_none() {
+            self.error(node.span, "`client_secret` needs a `client_id`");
+        }
         let Some(issuer) = issuer else {
             self.error(node.span, "`oidc` needs an `issuer`");
             return None;
@@ -165,7 +177,7 @@ impl ConfigReader<'_> {
         if scopes.is_empty() {
             self.error(node.span, "`oidc` needs `scopes`, each with its `rights`");
         }
-        Some(OidcConfig { issuer, audience, scopes })
+        Some(OidcConfig { issuer, audience, scopes, client_id, client_secret })
     }
 }
 

@@ -94,6 +94,7 @@ pub(super) fn read(
     config.secrets.extend(config.commands.values().flat_map(secrets::of_command));
     config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
     config.secrets.extend(config.server.token.clone());
+    config.secrets.extend(config.server.oidc.as_ref().and_then(|oidc| oidc.client_secret.clone()));
     config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {
         if let Some(known) = config.tools.get_mut(key) {
@@ -309,6 +310,7 @@ impl ConfigReader<'_> {
             Some(DocumentPattern {
                 as_written: item.as_str()?.to_string(),
                 expanded: Some(pattern).filter(|_| !self.is_untrusted(item)),
+                is_default: false,
             })
         });
         patterns.collect()

@@ -178,7 +178,8 @@ impl ConfigReader<'_> {
         {
             let root = files.get("root").filter(|root| !self.is_untrusted(root));
             let root = root.and_then(|root| self.text(root, "`root`"));
-            config.files_root = root.map(|root| self.folder.join(root));
+            config.files_root = // Without `.` in the middle, because messages show it.
+                root.map(|root| self.folder.join(root).components().collect());
             let overwrite = files.get("overwrite");
             config.overwrite = overwrite.map_or_else(Vec::new, |it| self.texts(it, "`overwrite`"));
         }

@@ -6,6 +6,7 @@
 //! auth/                             each request: host, origin, token, size of the body
 //! request_log.rs                    request ids, metrics and the log of requests
 //! route.rs, request.rs, problem.rs  tables of routes; a request to a handler; errors
+//! public.rs                         which requests need no token
 //! readiness.rs                      whether the store can be written
 //! ```
 //!
@@ -15,6 +16,7 @@ pub mod acceptor;
 pub mod auth;
 mod connections;
 pub mod problem;
+pub mod public;
 pub mod readiness;
 pub mod request;
 mod request_log;

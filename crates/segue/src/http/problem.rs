@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::api::error::{Details, Error, ErrorKind};
 use crate::api::plans::PlanOffer;
+use crate::api::session::SignInMethods;
 
 /// The media type of problems.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -48,6 +49,9 @@ pub struct ProblemView {
     /// Earlier plans that succeeded for similar words, when no plan could be made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub used_before: Vec<PlanOffer>,
+    /// The ways to sign in, when the caller has to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sign_in: Option<SignInMethods>,
 }
 
 /// A problem with its headers, which becomes a response.
@@ -73,6 +77,7 @@ impl Problem {
             diagnostics: Vec::new(),
             errors: Vec::new(),
             used_before: Vec::new(),
+            sign_in: None,
         };
         Problem { view: Box::new(view), status, headers: Vec::new() }
     }
@@ -86,6 +91,13 @@ impl Problem {
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Problem {
         self.view.help = Some(help.into());
+        self
+    }
+
+    /// Adds the ways to sign in.
+    #[must_use]
+    pub fn sign_in(mut self, methods: SignInMethods) -> Problem {
+        self.view.sign_in = Some(methods);
         self
     }
 

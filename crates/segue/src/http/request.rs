@@ -13,7 +13,7 @@ use segue_core::document::read_json_value;
 use segue_core::value::Value;
 use serde::Serialize;
 
-use super::auth::ResourceMetadata;
+use super::auth::{CredentialCheck, Identity, ResourceMetadata};
 use super::problem::Problem;
 use super::readiness::StoreProbe;
 use super::route::{ParameterKind, Route};
@@ -35,6 +35,8 @@ pub struct HandlerState {
     pub service: Arc<RunService>,
     /// The clients that follow runs.
     pub readers: Arc<EventReaders>,
+    /// Which tokens and cookies are accepted.
+    pub credentials: CredentialCheck,
     /// Who issues tokens for this server.
     pub metadata: ResourceMetadata,
     /// Whether the store can be written.
@@ -49,6 +51,8 @@ pub struct ApiRequest {
     pub state: Arc<HandlerState>,
     /// The principal.
     pub who: Principal,
+    /// The principal with its session; nothing if the caller did not authenticate.
+    pub identity: Option<Identity>,
     /// The ids of the request, for logs and traces.
     pub origin: RequestOrigin,
     body: Value,
@@ -67,12 +71,13 @@ impl ApiRequest {
     ) -> Result<ApiRequest, Problem> {
         let (mut parts, _) = request.into_parts();
         let origin = parts.extensions.remove::<RequestOrigin>().unwrap_or_default();
+        let identity = parts.extensions.remove::<Identity>();
         let query = parts.uri.query().unwrap_or("");
         let query = form_urlencoded::parse(query.as_bytes()).into_owned().collect::<Vec<_>>();
         check_query(route, &query)?;
         let CollectedBody(bytes) = parts.extensions.remove().unwrap_or_default();
         let body = read_body(&state.service, route, &parts.headers, &bytes)?;
-        Ok(ApiRequest { state, who, origin, body, headers: parts.headers, path, query })
+        Ok(ApiRequest { state, who, identity, origin, body, headers: parts.headers, path, query })
     }
 
     /// The service.
@@ -136,7 +141,8 @@ fn check_query(route: &Route, query: &[(String, String)]) -> Result<(), Problem>
             };
         };
         let is_first = query[..at].iter().all(|(other, _)| other != name);
-        if !is_first && !matches!(known.kind, ParameterKind::Words(_)) {
+        let repeats = matches!(known.kind, ParameterKind::Words(_) | ParameterKind::Texts);
+        if !is_first && !repeats {
             return bad(format!("`{name}` is there more than once"));
         }
         if let Some(detail) = known.kind.problem_with(value) {

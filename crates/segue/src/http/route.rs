@@ -76,6 +76,8 @@ pub enum Handler {
 pub enum ParameterKind {
     /// Any text.
     Text,
+    /// Any text; may be repeated.
+    Texts,
     /// `true` or `false`.
     Flag,
     /// A whole number within bounds.
@@ -90,7 +92,7 @@ impl ParameterKind {
     /// Why a value does not fit.
     pub fn problem_with(self, value: &str) -> Option<String> {
         match self {
-            ParameterKind::Text => None,
+            ParameterKind::Text | ParameterKind::Texts => None,
             ParameterKind::Flag if matches!(value, "true" | "false") => None,
             ParameterKind::Flag => Some("is `true` or `false`".to_owned()),
             ParameterKind::Number(least, most) => {

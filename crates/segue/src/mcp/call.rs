@@ -224,7 +224,8 @@ impl IncomingCall<'_> {
         };
         let ToolRun { who, plan, input, context, options, part, plan_ref } = run;
         let (hash, origin) = (plan.hash().clone(), translate::origin(self.context));
-        let start = StartRun { plan, input, context, options, policy, run_id: None, origin };
+        let (run_id, reused) = (None, Vec::new());
+        let start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
         let started = match &plan_ref {
             Some(plan_ref) => plans::start(&self.service, &who, plan_ref, start).await,
             None => self.service.start(&who, start).await,

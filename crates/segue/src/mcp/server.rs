@@ -16,6 +16,7 @@ use rmcp::model::{
 use rmcp::service::{NotificationContext, Peer, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 use segue_core::access::{Principal, Right};
+use segue_core::diagnostic::nearest_name;
 use segue_core::limits::Limits;
 use segue_core::run::Options;
 use segue_core::value::Value;
@@ -251,7 +252,10 @@ impl Server {
         let Some(builtin) = builtin::find(tool) else {
             let served = catalog.tools.get(tool).filter(|_| who.may(CALL_RIGHT));
             let Some(served) = served else {
-                let message = format!("there is no tool `{tool}`");
+                let known = catalog.tools.iter().map(|tool| &*tool.name);
+                let near = nearest_name(tool, known).filter(|_| who.may(CALL_RIGHT));
+                let near = near.map(|near| format!("; did you mean `{near}`?"));
+                let message = format!("there is no tool `{tool}`{}", near.unwrap_or_default());
                 return Err(ErrorData::invalid_params(message, None));
             };
             let run = ToolRun {

@@ -51,7 +51,7 @@ const SESSION: &str = "mcp-session-id";
 /// A served composition, as a tool of the protocol.
 pub(super) fn served_tool(tool: &ServedTool) -> Tool {
     Tool::new(tool.name.clone(), tool.description.clone(), object(&tool.input))
-        .with_title(&*tool.composition)
+        .with_title(&*tool.title)
         .with_raw_output_schema(object(&tool.output))
         .with_annotations(annotations(tool.annotations))
 }

@@ -5,18 +5,30 @@ use axum::response::Response;
 use segue_core::view::{RunStatus, RunView};
 use serde::Serialize;
 
+use crate::api::compositions;
 use crate::api::documents;
 use crate::api::requests::ExecuteComposition;
-use crate::api::responses::{CompositionList, CompositionResult};
+use crate::api::responses::CompositionResult;
 use crate::api::runs::start::{self, CallOptions};
-use crate::api::tools::compositions;
 use crate::http::request::{ApiRequest, HandlerResult, json};
 use crate::http::route::RunId;
 
 /// `GET /api/v1/compositions`
 pub(super) fn list(request: &ApiRequest) -> HandlerResult {
-    let compositions = compositions(request.service(), &request.who);
-    Ok(json(StatusCode::OK, &CompositionList { compositions }))
+    Ok(json(StatusCode::OK, &compositions::list(request.service(), &request.who)))
+}
+
+/// `GET /api/v1/compositions/{name}`
+pub(super) fn get(request: &ApiRequest) -> HandlerResult {
+    let found = compositions::get(request.service(), &request.who, request.part("name"))?;
+    Ok(json(StatusCode::OK, &found))
+}
+
+/// `POST /api/v1/compositions/{name}/test`
+pub(super) async fn test(request: ApiRequest) -> HandlerResult {
+    let (wanted, name) = (request.read()?, request.part("name"));
+    let report = compositions::test(request.service(), &request.who, name, &wanted).await?;
+    Ok(json(StatusCode::OK, &report))
 }
 
 /// `POST /api/v1/compositions/validate`

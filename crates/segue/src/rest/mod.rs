@@ -1,9 +1,11 @@
 //! REST: resources over HTTP.
 //!
 //! ```text
-//! routes.rs                                 the table: method, path, right, handler, documentation
+//! routes.rs, run_routes.rs,                 the tables: method, path, right, handler, documentation
+//!   page_routes.rs
 //! compositions, templates, plans, runs,
-//! events, tools, server .rs                 one file per resource: read a request, call the service, answer
+//! run_parts, events, tools, session,        one file per resource: read a request, call the service, answer
+//! installation, server .rs
 //! openapi.rs, docs_page.rs                  the tables of routes for programs and for people
 //! ```
 
@@ -15,11 +17,16 @@
 mod compositions;
 mod docs_page;
 mod events;
+mod installation;
 pub mod openapi;
+pub mod page_routes;
 mod plans;
 pub mod routes;
+mod run_parts;
+mod run_routes;
 mod runs;
 mod server;
+mod session;
 mod templates;
 mod tools;
 
@@ -31,7 +38,7 @@ use crate::http::request::HandlerState;
 use crate::http::route::mount;
 use routes::ROUTES;
 
-/// The router of every route of the table.
+/// The router of every route of the tables.
 pub fn router(state: &Arc<HandlerState>) -> Router {
-    mount(ROUTES, state)
+    mount(ROUTES, state).merge(mount(page_routes::ROUTES, state))
 }

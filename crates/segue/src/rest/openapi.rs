@@ -96,6 +96,7 @@ fn parameters(route: &Route) -> Vec<Json> {
     let queries = route.parameters.iter().map(|parameter| {
         let schema = match parameter.kind {
             ParameterKind::Text => json!({ "type": "string" }),
+            ParameterKind::Texts => json!({ "type": "array", "items": { "type": "string" } }),
             ParameterKind::Flag => json!({ "type": "boolean" }),
             ParameterKind::Number(least, most) => {
                 json!({ "type": "integer", "minimum": least, "maximum": most })

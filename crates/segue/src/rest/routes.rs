@@ -7,6 +7,7 @@ use segue_core::planner::PlanState;
 use segue_core::view::TemplateView;
 use segue_core::view::{PlanView, RunStatus, RunView};
 
+use super::run_routes::RUN_ROUTES;
 use super::{compositions, events, plans, runs, server, templates, tools};
 use crate::api::requests::{
     ApproveRun, CreatePlan, ExecuteComposition, ExecutePlan, PlanComposition, PutTemplate,
@@ -16,6 +17,7 @@ use crate::api::responses::{
     CompositionList, CompositionResult, PlanDetails, PlanList, Readiness, RunList, TemplateList,
     ValidationResult,
 };
+use crate::api::runs::inspect::RunDetails;
 use crate::api::tools::{ExportReport, ToolDetails, ToolList};
 use crate::http::auth::ProtectedResource;
 use crate::http::route::{
@@ -38,18 +40,19 @@ fn formats() -> Vec<&'static str> {
 /// The last moment that every reader of JSON keeps exactly.
 const TIME_MAX: u64 = (1 << 53) - 1;
 
-const PREFER: (&str, &str) = (
+pub(super) const PREFER: (&str, &str) = (
     "Prefer",
     "`respond-async`: answer at once, with 202 and the location of the run, or with 200 and the result if the run has \
      finished. `wait=5`: the same after five seconds",
 );
 
-const IDEMPOTENCY_KEY: (&str, &str) = (
+pub(super) const IDEMPOTENCY_KEY: (&str, &str) = (
     "Idempotency-Key",
     "the same key with the same body is the same run and answer, also after a restart",
 );
 
-const UNDER_WAY: &str = "the run goes on, or waits for a person; `Location` has its address";
+pub(super) const UNDER_WAY: &str =
+    "the run goes on, or waits for a person; `Location` has its address";
 
 const SHOWS_RUN: &[ResponseSpec] = &[
     json(200, "the run, which has finished", SchemaGenerator::subschema_for::<RunView>),
@@ -57,7 +60,25 @@ const SHOWS_RUN: &[ResponseSpec] = &[
 ];
 
 /// Every route.
-pub const ROUTES: &[Route] = &[
+pub const ROUTES: &[Route] = &joined();
+
+/// The rows of both tables.
+const fn joined() -> [Route; RESOURCE_ROUTES.len() + RUN_ROUTES.len()] {
+    let mut all = [RESOURCE_ROUTES[0]; RESOURCE_ROUTES.len() + RUN_ROUTES.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = if at < RESOURCE_ROUTES.len() {
+            RESOURCE_ROUTES[at]
+        } else {
+            RUN_ROUTES[at - RESOURCE_ROUTES.len()]
+        };
+        at += 1;
+    }
+    all
+}
+
+/// The routes of each resource; those of a run in pieces are in `run_routes.rs`.
+const RESOURCE_ROUTES: &[Route] = &[
     Route {
         about: "List the served compositions",
         responses: &[json(200, "by name", SchemaGenerator::subschema_for::<CompositionList>)],
@@ -237,10 +258,43 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Post, "/api/v1/plans/{id}/execute", Right::Compose, "executePlan")
     },
     Route {
+        about: "Hear of everything that changes, in one stream",
+        more: "Server-sent events. `ready` comes first; with `gap: true` the client may have missed \
+               something and reads its lists again. `run` holds the summary of a run that is new or has \
+               changed, whichever process runs it. `questions` says how many questions wait, `changed` \
+               that what is served has changed. For each `run` that is asked for: `step` holds `run_id` \
+               and the line that `segue run -o ndjson` prints, and `ended` the status. A client that \
+               reconnects with `Last-Event-ID` or `after` misses nothing.",
+        parameters: &[
+            parameter(
+                "run",
+                ParameterKind::Texts,
+                "a run whose steps to tell; `ID@SEQ` from this entry of its journal on; at most 16",
+            ),
+            parameter("after", ParameterKind::Text, "the `id` of the last event that was received"),
+        ],
+        headers: &[("Last-Event-ID", "the last event that was received")],
+        responses: &[ResponseSpec {
+            status: 200,
+            about: "the events",
+            content: ResponseContent::Other("text/event-stream"),
+        }],
+        problems: &[404, 422],
+        handler: Handler::Worker(|request| Box::pin(events::all(request))),
+        ..route(Verb::Get, "/api/v1/events", Right::Read, "followAll")
+    },
+    Route {
         about: "List runs, newest first",
         parameters: &[
             parameter("status", ParameterKind::Words(statuses), "filter by status"),
             parameter("name", ParameterKind::Text, "filter by a part of the composition's name"),
+            parameter(
+                "text",
+                ParameterKind::Text,
+                "search in names, ids, tools, inputs, outputs and failures. A page reads at most 1,000 \
+                 runs, for about a second: `searched` says how many, and `next` goes on",
+            ),
+            parameter("tool", ParameterKind::Text, "search in the tools of the plan"),
             parameter(
                 "since_ms",
                 ParameterKind::Number(0, TIME_MAX),
@@ -260,7 +314,12 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         about: "Get a run: steps, attempts, inputs, outputs, timings",
-        responses: &[json(200, "the run", SchemaGenerator::subschema_for::<RunView>)],
+        more: "With `preview=true` the answer is small however large the run is: texts are cut at 200 \
+               characters, arrays and objects at 100 entries, and each value at 64 KB. A value that was \
+               cut is `{\"$cut\": {\"kind\", \"bytes\", \"length\", \"preview\"}}`. The steps of later \
+               iterations of a loop than the first 100 are left out, and `steps_left_out` counts them.",
+        parameters: &[parameter("preview", ParameterKind::Flag, "cut large values and long loops")],
+        responses: &[json(200, "the run", SchemaGenerator::subschema_for::<RunDetails>)],
         problems: &[404],
         handler: Handler::Worker(|request| Box::pin(runs::get(request))),
         ..route(Verb::Get, "/api/v1/runs/{id}", Right::Read, "getRun")
@@ -315,7 +374,7 @@ pub const ROUTES: &[Route] = &[
         ..route(Verb::Post, "/api/v1/runs/{id}/rollback", Right::Run, "rollbackRun")
     },
     Route {
-        about: "HandlerResult the question that a run waits for, and resume it",
+        about: "Answer the question that a run waits for, and resume it",
         headers: &[PREFER],
         body: Some(needed(SchemaGenerator::subschema_for::<ApproveRun>)),
         responses: SHOWS_RUN,

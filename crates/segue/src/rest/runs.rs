@@ -6,10 +6,12 @@ use axum::http::StatusCode;
 use segue_core::view::RunStatus;
 use segue_runtime::store::RunQuery;
 
-use super::compositions::run_response;
+use super::compositions::{call_options, result, run_response};
 use crate::api::error::Error;
-use crate::api::responses::RunList;
+use crate::api::requests::RerunRun;
 use crate::api::runs::act::{RunAction, act};
+use crate::api::runs::rerun;
+use crate::api::runs::search::RunSearch;
 use crate::http::request::{ApiRequest, HandlerResult, json};
 
 /// The default page size.
@@ -28,14 +30,18 @@ pub(super) async fn list(request: ApiRequest) -> HandlerResult {
         after: after.map_err(|_| Error::malformed("`cursor` is `next` of the page before"))?,
         limit: number("limit").and_then(|limit: u64| usize::try_from(limit).ok()).unwrap_or(PAGE),
     };
-    let found = request.service().runs(&request.who, query).await?;
-    Ok(json(StatusCode::OK, &RunList::from(found)))
+    let wanted = |name| request.query(name).filter(|text| !text.is_empty()).map(Arc::from);
+    let wanted = RunSearch { text: wanted("text"), tool: wanted("tool") };
+    let found = request.service().search_runs(&request.who, query, &wanted).await?;
+    Ok(json(StatusCode::OK, &found))
 }
 
 /// `GET /api/v1/runs/{id}`
 pub(super) async fn get(request: ApiRequest) -> HandlerResult {
-    let view = request.service().view(&request.who, request.part("id")).await?;
-    Ok(json(StatusCode::OK, &view))
+    let (who, run_id) = (&request.who, request.part("id"));
+    let is_preview = request.query("preview") == Some("true");
+    let details = request.service().run_details(who, run_id, is_preview).await?;
+    Ok(json(StatusCode::OK, &details))
 }
 
 /// `POST /api/v1/runs/{id}/cancel`
@@ -58,6 +64,14 @@ pub(super) async fn resume(request: ApiRequest) -> HandlerResult {
 pub(super) async fn approve(request: ApiRequest) -> HandlerResult {
     let action = RunAction::Approve(request.read()?);
     act_on(&request, action).await
+}
+
+/// `POST /api/v1/runs/{id}/rerun`
+pub(super) async fn rerun(request: ApiRequest) -> HandlerResult {
+    let wanted: RerunRun = request.read()?;
+    let (service, who, run_id) = (request.service(), &request.who, request.part("id"));
+    let call = call_options(&request);
+    result(rerun::rerun(service, who, run_id, &wanted, call).await?)
 }
 
 async fn act_on(request: &ApiRequest, action: RunAction) -> HandlerResult {

@@ -263,7 +263,7 @@ fn an_ignored_mcp_json_is_named_and_init_imports_it() {
     assert!(said.contains("note: not imported: "), "{said}");
 }
 
-/// `tools show` prints the whole schema of the input, as of the output.
+/// S2-65: the documentation of a tool: `tools show` prints the whole schema of the input, as of the output.
 #[test]
 fn a_tool_is_shown_with_its_input_schema() {
     let world = World::new();
@@ -276,7 +276,7 @@ fn a_tool_is_shown_with_its_input_schema() {
     assert_eq!(parsed(output), details["output_schema"]);
 }
 
-/// A search puts the tool first whose name fits, and forgives a typo.
+/// S2-65: the text search over the index: the tool comes first whose name fits, and a typo is forgiven.
 #[test]
 fn a_search_is_ranked_and_forgives_typos() {
     let world = World::new();

@@ -19,6 +19,18 @@ fn what_init_writes_runs() {
     assert!(checked.stderr.contains("nothing found"), "{}", checked.stderr);
 }
 
+/// The example works also beside tools of the same short names.
+#[test]
+fn what_init_writes_runs_beside_other_tools() {
+    let world = World::new();
+    world.segue(&["init"]).exits(0);
+    let mut config = fs::read_to_string(world.path("segue.yaml")).unwrap();
+    config.push_str("commands: { echo: { argv: ['true'] }, sleep: { argv: ['true'] } }\n");
+    world.file("segue.yaml", config);
+    let args = ["--config", "segue.yaml", "run", "hello", "-i", "name=Ada", "--json"];
+    assert_eq!(world.json(0, &args)["output"]["text"], "Hello, Ada!");
+}
+
 #[test]
 fn init_overwrites_nothing_unless_told() {
     let world = World::new();

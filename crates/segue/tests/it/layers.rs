@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::sync::LazyLock;
 
 use crate::support::{files_below, repository, shown};
 
@@ -49,9 +50,11 @@ impl File {
 
     /// The names that stand right behind `crate::`, or behind enough `super::` to mean the same.
     fn uses(&self) -> BTreeSet<String> {
-        let path = regex::Regex::new(r"\b(crate|super(?:::super)*)::(\w+|\{[^;]*)").unwrap();
+        static PATH: LazyLock<regex::Regex> = LazyLock::new(|| {
+            regex::Regex::new(r"\b(crate|super(?:::super)*)::(\w+|\{[^;]*)").unwrap()
+        });
         let mut names = BTreeSet::new();
-        for found in path.captures_iter(&self.code) {
+        for found in PATH.captures_iter(&self.code) {
             let ups = found[1].matches("super").count();
             if &found[1] == "crate" || ups == self.path.len() {
                 names.extend(first_names(&found[2]));
@@ -205,8 +208,9 @@ fn a_planted_violation_of_each_direction_is_found() {
                 format!("use crate::{{print, {other}::{{Thing, Other}}}};"),
                 format!("fn f() {{ super::super::{other}::thing(); }}"),
             ] {
-                let mut files = files_of("segue");
-                files.push(File::new(&format!("{module}/planted.rs"), &planted));
+                // Alone: the file is wrong whatever stands beside it, and the tree is read by the test above.
+                let planted_file = File::new(&format!("{module}/planted.rs"), &planted);
+                let files = [planted_file, File::new(&format!("{other}.rs"), "")];
                 let wrong = against_the_order(&files);
                 assert!(wrong.contains(&format!("{module} must not use {other}\n")), "{planted}");
             }

@@ -95,8 +95,19 @@ impl Served {
     /// The same without naming a configuration.
     pub(crate) fn start_found(mut command: Command, store: &str, args: &[&str]) -> Served {
         command.args(["--store", store, "serve"]);
-        command.args(["--listen", "127.0.0.1:0"]).args(args).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
+        command.args(["--listen", "127.0.0.1:0"]).args(args);
+        Served::spawn(command)
+    }
+
+    /// `segue dev` with these arguments.
+    pub(crate) fn dev(world: &World, args: &[&str]) -> Served {
+        let mut command = world.command(SEGUE);
+        command.args(["--store", "memory", "dev", "--port", "0"]).args(args);
+        Served::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Served {
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let first = lines.find(|line| line.contains("listening at ")).unwrap();
         let address = first.split("://").nth(1).unwrap().split(' ').next().unwrap().to_owned();

@@ -71,6 +71,32 @@ fn the_library_is_whole() {
     }
 }
 
+/// A library template calls the built-in tools also where a configured tool has the same short name. The
+/// template of the document is the exception: there a configured tool is meant to win.
+#[test]
+fn library_templates_call_built_in_tools_whatever_else_is_configured() {
+    let world = World::new();
+    let tools = world.json(0, &["tools", "--json"]);
+    let names = tools["tools"].as_array().unwrap().iter();
+    let names = names.map(|tool| tool["id"].as_str().unwrap().strip_prefix("builtin:").unwrap());
+    let command =
+        json!({ "argv": ["true"], "input": { "type": "object", "required": ["message"] } });
+    let commands: serde_json::Map<String, Json> =
+        names.map(|name| (name.to_owned(), command.clone())).collect();
+    world.file("mine.yaml", json!({ "commands": commands }).to_string());
+    let listed = world.json(0, &["templates", "--json"]);
+    let own = listed["templates"].as_array().unwrap().iter().filter(|template| {
+        template["metadata"]["server"].is_null() && template["id"] != "search-fold-store-v1"
+    });
+    for template in own {
+        let id = template["id"].as_str().unwrap();
+        let file = repository().join(format!("templates/{id}.yaml"));
+        let args = ["--config", "mine.yaml", "check", file.to_str().unwrap()];
+        let checked = world.segue(&args).exits(0).stderr;
+        assert!(checked.contains("nothing found"), "{id}: {checked}");
+    }
+}
+
 /// S0-61…65, S0-67: the template of the document is read back with everything that it says. Its
 /// figures of use are those of this store.
 #[test]

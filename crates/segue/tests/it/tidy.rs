@@ -359,7 +359,8 @@ fn committed_files_are_text_without_paths_of_a_machine() {
         if matches!(extension, "new" | "orig" | "rej" | "db" | "log" | "bak" | "tmp") {
             let _ = writeln!(wrong, "{name} should not be committed");
         }
-        if matches!(extension, "png" | "ico" | "gif" | "webp" | "woff2" | "sqlite" | "slate") {
+        if matches!(extension, "gz" | "png" | "ico" | "gif" | "webp" | "woff2" | "sqlite" | "slate")
+        {
             continue;
         }
         let Ok(text) = String::from_utf8(fs::read(&file).unwrap()) else {

@@ -171,7 +171,15 @@ fn decide(
 /// The state of a run. One that has started here is running, even if its journal does not say so yet,
 /// and its duration grows.
 pub fn current_view(service: &RunService, who: &Principal, stored: &LoadedRun) -> RunView {
-    let mut view = stored.view();
+    brought_up_to_date(service, who, stored.view())
+}
+
+/// The same for a view that was made of a journal.
+pub(super) fn brought_up_to_date(
+    service: &RunService,
+    who: &Principal,
+    mut view: RunView,
+) -> RunView {
     if view.status == RunStatus::Pending && service.handle(who, &view.run_id).is_some() {
         view.status = RunStatus::Running;
     }

@@ -24,14 +24,19 @@ use tokio::time::Instant;
 
 use crate::api::error::Error;
 use crate::api::runs::RunService;
+use crate::api::runs::feed::RunFeed;
 use crate::api::runs::handle::{RunHandle, RunProgress};
 use crate::step_events::{StepEvent, step_event};
 
 /// How long a stream may be silent before it sends a keep-alive.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// How often the journal is read of a run that this process does not drive.
-const POLL_EVERY: Duration = Duration::from_millis(500);
+/// How often a run is looked at that this process does not drive.
+const POLL_EVERY: Duration = Duration::from_millis(100);
+
+/// How many times as long as reading its journal took a reader waits at least before it reads the
+/// journal of such a run again.
+const POLL_PAUSE: u32 = 4;
 
 /// The pause of a reader for each reader that there is: several times as long as it takes to serve one.
 const PAUSE_EACH: Duration = Duration::from_micros(100);
@@ -62,6 +67,8 @@ pub struct EventReaders {
     last: Mutex<Option<Arc<CachedJournal>>>,
     /// Counts readers.
     opened: AtomicU32,
+    /// The changes of all runs.
+    feed: Arc<RunFeed>,
 }
 
 impl EventReaders {
@@ -69,6 +76,7 @@ impl EventReaders {
     pub fn new(service: Arc<RunService>, leaving: watch::Receiver<bool>) -> Arc<EventReaders> {
         let readers_max = service.limits().served_streams_max;
         Arc::new(EventReaders {
+            feed: RunFeed::new(service.clone()),
             service,
             leaving,
             permits: Arc::new(Semaphore::new(readers_max)),
@@ -82,6 +90,27 @@ impl EventReaders {
     /// How many readers there are.
     pub fn count(&self) -> usize {
         self.readers_max - self.permits.available_permits()
+    }
+
+    /// The service whose runs are followed.
+    pub(super) fn service(&self) -> &Arc<RunService> {
+        &self.service
+    }
+
+    /// The changes of all runs.
+    pub(super) fn feed(&self) -> &Arc<RunFeed> {
+        &self.feed
+    }
+
+    /// Becomes true when the server ends.
+    pub(super) fn leaving(&self) -> watch::Receiver<bool> {
+        self.leaving.clone()
+    }
+
+    /// A permit for a client.
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {
+        let permit = self.permits.clone().try_acquire_owned();
+        permit.map_err(|_| Error::busy("too many clients follow runs (`served_streams_max`)"))
     }
 
     fn last(&self) -> MutexGuard<'_, Option<Arc<CachedJournal>>> {
@@ -144,7 +173,10 @@ pub struct EventReader {
     nth: u32,
     /// Until when it pauses.
     paused_until: Instant,
-    _permit: OwnedSemaphorePermit,
+    /// How long it took to read the journal last.
+    read_time: Duration,
+    /// The client's permit, unless a stream of several runs holds it.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 struct LiveFeed {
@@ -174,9 +206,27 @@ impl EventReader {
         run_id: &str,
         next: u64,
     ) -> Result<EventReader, Error> {
-        let permit = readers.permits.clone().try_acquire_owned();
-        let permit = permit
-            .map_err(|_| Error::busy("too many clients follow runs (`served_streams_max`)"))?;
+        let permit = Some(readers.permit()?);
+        EventReader::open_with(readers, who, run_id, next, permit).await
+    }
+
+    /// The same as a part of a stream that has the permit.
+    pub(super) async fn open_part(
+        readers: &Arc<EventReaders>,
+        who: &Principal,
+        run_id: &str,
+        next: u64,
+    ) -> Result<EventReader, Error> {
+        EventReader::open_with(readers, who, run_id, next, None).await
+    }
+
+    async fn open_with(
+        readers: &Arc<EventReaders>,
+        who: &Principal,
+        run_id: &str,
+        next: u64,
+        permit: Option<OwnedSemaphorePermit>,
+    ) -> Result<EventReader, Error> {
         let nth = readers.opened.fetch_add(1, Ordering::Relaxed);
         let mut reader = EventReader {
             readers: readers.clone(),
@@ -192,6 +242,7 @@ impl EventReader {
             sent_at: Instant::now(),
             nth,
             paused_until: Instant::now(),
+            read_time: Duration::ZERO,
             _permit: permit,
         };
         reader.read_journal().await?;
@@ -239,7 +290,7 @@ impl EventReader {
         let mut leaving = self.readers.leaving.clone();
         let happened = async {
             let Some(feed) = &mut self.feed else {
-                tokio::time::sleep(POLL_EVERY).await;
+                tokio::time::sleep(POLL_EVERY.max(self.read_time * POLL_PAUSE)).await;
                 return WakeReason::Poll;
             };
             tokio::time::sleep_until(self.paused_until).await;
@@ -307,7 +358,9 @@ impl EventReader {
             Some(_) => *self.live_from.get_or_insert(length),
             None => length,
         };
+        let began = Instant::now();
         let page = JournalPage::read(&self.readers, &self.who, &self.run_id, self.next).await?;
+        self.read_time = began.elapsed();
         self.ready.extend(page.events.iter().cloned().map(StreamItem::Event));
         self.ready.extend(page.end);
         self.next = page.next;

@@ -6,6 +6,10 @@
 //! recover.rs                runs that were interrupted go on; a run is driven to its end
 //! act.rs                    cancel, roll back, resume, approve
 //! events.rs                 the events of a run, for clients that follow it
+//! feed.rs, all_events.rs    the changes of all runs, and all that a client asks for in one stream
+//! summaries.rs              runs in short
+//! search.rs, rerun.rs       runs by text; a run again, from one of its steps on
+//! loaded.rs, inspect.rs     runs that were read lately; a run in pieces that are small
 //! ```
 //!
 //! A run belongs to the service and not to the request that started it: a client that disconnects loses
@@ -13,16 +17,24 @@
 //! sees only its own runs: the core decides both.
 
 pub mod act;
+pub mod all_events;
 pub mod events;
+pub mod feed;
 pub mod handle;
 pub mod idempotency;
+pub mod inspect;
+mod loaded;
 mod recover;
 mod registry;
+pub mod rerun;
+pub mod search;
 pub mod start;
+pub mod summaries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use parking_lot::RwLock;
 use segue_core::access::{Principal, Right};
 use segue_core::limits::Limits;
 use segue_core::source::Source;
@@ -34,10 +46,12 @@ use segue_runtime::store::{RunListing, RunQuery, RunRow, Store, StoreError};
 use tokio::sync::watch;
 
 use super::error::Error;
+use super::installation::Installation;
 use super::served::{Catalogs, ServedCatalog};
 use super::threads::Threads;
 use crate::observe::Observers;
 use handle::RunHandle;
+use loaded::ReadRuns;
 use registry::RunRegistry;
 
 pub use registry::StartReservation;
@@ -52,6 +66,10 @@ pub struct RunService {
     /// Becomes true when this process leaves its runs to the next one.
     leaving: watch::Sender<bool>,
     observing: Observers,
+    /// Runs that were read from the store lately.
+    read_runs: ReadRuns,
+    /// What operators see; a reload replaces it.
+    installation: RwLock<Arc<Installation>>,
 }
 
 impl RunService {
@@ -71,6 +89,8 @@ impl RunService {
             threads,
             leaving: watch::Sender::default(),
             observing,
+            read_runs: ReadRuns::default(),
+            installation: RwLock::default(),
         })
     }
 
@@ -82,6 +102,16 @@ impl RunService {
     /// Metrics and traces.
     pub fn observing(&self) -> &Observers {
         &self.observing
+    }
+
+    /// What operators see of this installation.
+    pub fn installation(&self) -> Arc<Installation> {
+        self.installation.read().clone()
+    }
+
+    /// Replaces what operators see of this installation.
+    pub fn set_installation(&self, installation: Installation) {
+        *self.installation.write() = Arc::new(installation);
     }
 
     /// What is served to a caller now.
@@ -122,6 +152,21 @@ impl RunService {
     /// Changes whenever the served tools do.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.catalogs.changes()
+    }
+
+    /// Changes whenever compositions or tools were read again, also if no served tool changed.
+    pub fn reloads(&self) -> watch::Receiver<u64> {
+        self.catalogs.reloads()
+    }
+
+    /// The configured compositions that could not be loaded.
+    pub fn broken_compositions(&self) -> Arc<Vec<LoadError>> {
+        self.catalogs.broken()
+    }
+
+    /// Says which configured compositions could not be loaded.
+    pub fn set_broken(&self, broken: &[LoadError]) {
+        self.catalogs.set_broken(broken);
     }
 
     /// Serves other compositions from now on, and the templates that `library` makes of the engine. Runs

@@ -36,6 +36,11 @@ impl RunRegistry {
         handle.filter(|handle| who.can_see(handle.principal.as_deref()))
     }
 
+    /// A run that is driven here, whoever started it.
+    pub(super) fn get(&self, run_id: &str) -> Option<Arc<RunHandle>> {
+        self.handles.lock().get(run_id).cloned()
+    }
+
     /// Every run that is driven here.
     pub(super) fn all(&self) -> Vec<Arc<RunHandle>> {
         self.handles.lock().values().cloned().collect()

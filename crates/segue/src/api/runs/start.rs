@@ -8,7 +8,7 @@ use segue_core::composition::{Flow, StepKind};
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
-use segue_core::run::{Options, admit};
+use segue_core::run::{Options, ReusedStep, admit};
 use segue_core::tool::COMPOSITION;
 use segue_core::value::{Map, Value};
 use segue_core::view::{RunStatus, RunView};
@@ -42,6 +42,8 @@ pub struct StartRun {
     pub run_id: Option<Arc<str>>,
     /// The request that starts it.
     pub origin: RequestOrigin,
+    /// Values of an earlier run.
+    pub reused: Vec<ReusedStep>,
 }
 
 /// A run that a request describes, resolved: what to run, as whom, and how.
@@ -105,7 +107,10 @@ fn is_dry_run(options: Option<&ExecutionOptions>) -> bool {
 }
 
 /// The options of a run, as the engine takes them. Consent beforehand needs the right to approve.
-fn run_options(who: &Principal, options: Option<&ExecutionOptions>) -> Result<Options, Error> {
+pub(super) fn run_options(
+    who: &Principal,
+    options: Option<&ExecutionOptions>,
+) -> Result<Options, Error> {
     let Some(options) = options else { return Ok(Options::default()) };
     if options.approved {
         let instead = "without `approved` the run asks, and waits for a principal who may approve";
@@ -122,20 +127,31 @@ pub async fn execute(
     request: &ExecuteComposition,
     call: CallOptions<'_>,
 ) -> Result<RunView, Error> {
-    let Execution { plan, input, context, options, dry_run, who } =
-        resolve(service, who, request).await?;
+    let execution = resolve(service, who, request).await?;
+    run_execution(service, execution, Vec::new(), &fingerprint(request), call).await
+}
+
+/// Runs what was resolved, and waits for it. The same key with the same `keyed` is the same run.
+pub(super) async fn run_execution(
+    service: &Arc<RunService>,
+    execution: Execution,
+    reused: Vec<ReusedStep>,
+    keyed: &Value,
+    call: CallOptions<'_>,
+) -> Result<RunView, Error> {
+    let Execution { plan, input, context, options, dry_run, who } = execution;
     let who = &who;
     if dry_run {
         return rehearse(service, who, &plan, input, context);
     }
     admit(&plan, input.clone(), &context, &service.limits()).map_err(Error::not_admitted)?;
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
-    let mut start = StartRun { plan, input, context, options, policy, run_id, origin };
+    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
     let Some(key) = call.key else {
         let handle = service.start(who, start).await?;
         return wait(service, who, &handle, call.timeout).await;
     };
-    let run_id = match idempotency::claim(service, who, key, &fingerprint(request)).await? {
+    let run_id = match idempotency::claim(service, who, key, keyed).await? {
         Claim::Started(run_id) => run_id,
         Claim::New(run_id) => {
             start.run_id = Some(run_id.clone());
@@ -164,7 +180,8 @@ pub async fn execute_plan(
     let mut plan_ref = PlanRef { plan_id: record.plan_id.clone(), again: request.again };
     let options = run_options(who, request.options.as_ref())?;
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
-    let mut start = StartRun { plan, input, context, options, policy, run_id, origin };
+    let reused = Vec::new();
+    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
     if let Some(key) = call.key {
         let keyed = Value::object([
             ("plan", Value::String(record.plan_id.clone())),
@@ -271,6 +288,7 @@ impl RunService {
                 options: start.options,
                 caller: Some(caller),
                 run_id: Some(driven.run_id.clone()),
+                reused: start.reused,
                 trace: observing.trace(&driven.run_id, start.origin.trace.clone()),
                 confirmer: &questions,
                 observer: &watch,
@@ -291,7 +309,7 @@ pub(super) fn metric_name<'a>(engine: &Engine, name: &'a str) -> &'a str {
 }
 
 /// How many steps will run, where the plan alone decides it.
-fn step_count(plan: &Plan) -> Option<u32> {
+pub(super) fn step_count(plan: &Plan) -> Option<u32> {
     let is_fixed = plan.composition.body.flow == Flow::Graph
         && plan.steps.iter().all(|step| {
             step.bodies.is_empty()

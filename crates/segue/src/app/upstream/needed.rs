@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use segue_core::compile::read_header;
@@ -14,7 +13,9 @@ use segue_runtime::tools::mcp::Listing;
 
 use super::{ServerSelection, UpstreamServers};
 use crate::config::Config;
-use crate::config::documents::{composition_files, read_source};
+use crate::config::documents::{
+    DocumentSearch, composition_files, composition_paths, file_and_part,
+};
 
 /// Which servers a command needs.
 pub(super) struct ServerNeeds<'a> {
@@ -49,11 +50,14 @@ impl<'a> ServerNeeds<'a> {
                 return needed;
             }
             ServerSelection::Compositions(compositions) => {
-                let bytes_max = self.config.limits.document_bytes_max;
+                let configured = composition_paths(self.config);
+                let search =
+                    DocumentSearch { configured: &configured, limits: &self.config.limits };
                 for name in compositions {
-                    match Path::new(name).is_file().then(|| read_source(Path::new(name), bytes_max))
-                    {
-                        Some(Ok(source)) => self.calls(&source, &mut names),
+                    match file_and_part(name).map(|(path, part)| search.read(&path, part)) {
+                        Some(Ok(sources)) => {
+                            sources.iter().for_each(|source| self.calls(source, &mut names));
+                        }
                         Some(Err(_)) => {}
                         None if self.compositions().contains_key(*name) => {
                             names.push((*name).into());
@@ -119,13 +123,17 @@ impl<'a> ServerNeeds<'a> {
         })
     }
 
-    /// The servers that may have a tool of this short name: they listed it last time, or have never
-    /// been listed.
+    /// The servers that may have a tool of this short name, or of this name with the server's before
+    /// it: they listed it last time, or have never been listed.
     fn with_tool(&self, short: &str) -> BTreeSet<Arc<str>> {
         let servers = self.upstream.servers.keys();
+        let own = |server: &str| short.strip_prefix(server)?.strip_prefix('_');
         servers
             .filter(|name| {
-                self.listings.get(*name).is_none_or(|listing| listing.tools.contains_key(short))
+                self.listings.get(*name).is_none_or(|listing| {
+                    let has = |tool: &str| listing.tools.contains_key(tool);
+                    has(short) || own(name).is_some_and(has)
+                })
             })
             .cloned()
             .collect()

@@ -4,100 +4,13 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use segue_core::diagnostic::DiagnosticView;
-use segue_core::source::Source;
-use segue_core::testing::{Test, UnmetExpectation};
 use segue_core::value::Value;
-use segue_core::view::{RunStatus, RunView};
-use serde::Serialize;
 
 use super::super::{Exit, to_json};
+use crate::api::composition_tests::{TestFileReport, TestReport, TestsReport};
 use crate::print::{escape_control, unified_diff};
 
-/// The results of all files.
-#[derive(Serialize)]
-pub(super) struct TestsReport {
-    ok: bool,
-    passed: usize,
-    failed: usize,
-    /// Files whose tests cannot run.
-    broken: usize,
-    files: Vec<FileReport>,
-}
-
-/// The tests of a file.
-#[derive(Serialize)]
-pub(super) struct FileReport {
-    file: String,
-    /// Why its tests cannot run.
-    pub(super) diagnostics: Vec<DiagnosticView>,
-    pub(super) tests: Vec<TestReport>,
-}
-
-/// One test.
-#[derive(Serialize)]
-pub(super) struct TestReport {
-    name: String,
-    line: usize,
-    ok: bool,
-    /// The status of the run.
-    status: RunStatus,
-    duration_ms: u64,
-    misses: Vec<MissReport>,
-}
-
-/// An expectation that was not met.
-#[derive(Serialize)]
-struct MissReport {
-    line: usize,
-    column: usize,
-    message: String,
-    help: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    expected: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    actual: Option<Value>,
-}
-
-impl FileReport {
-    pub(super) fn new(file: &Path) -> FileReport {
-        FileReport { file: file.display().to_string(), diagnostics: Vec::new(), tests: Vec::new() }
-    }
-}
-
 impl TestReport {
-    pub(super) fn new(
-        source: &Source,
-        test: &Test,
-        view: &RunView,
-        misses: &[UnmetExpectation],
-        took: Duration,
-    ) -> TestReport {
-        let miss = |miss: &UnmetExpectation| {
-            let place = source.position(miss.span.start);
-            let (expected, actual) = match &miss.difference {
-                Some(values) => (Some(values.expected.clone()), Some(values.actual.clone())),
-                None => (None, None),
-            };
-            MissReport {
-                line: place.line,
-                column: place.column,
-                message: miss.message.clone(),
-                help: miss.help.clone(),
-                expected,
-                actual,
-            }
-        };
-        TestReport {
-            name: test.name.value.to_string(),
-            line: source.position(test.name.span.start).line,
-            ok: misses.is_empty(),
-            status: view.status,
-            duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
-            misses: misses.iter().map(miss).collect(),
-        }
-    }
-
     /// One line, and one for each expectation that was not met.
     pub(super) fn summary_line(&self, file: &Path) -> String {
         let word = if self.ok { "ok  " } else { "FAIL" };
@@ -132,14 +45,6 @@ fn difference(expected: &Value, actual: &Value) -> String {
 }
 
 impl TestsReport {
-    pub(super) fn of(files: Vec<FileReport>) -> TestsReport {
-        let tests = || files.iter().flat_map(|file| &file.tests);
-        let passed = tests().filter(|test| test.ok).count();
-        let failed = tests().count() - passed;
-        let broken = files.iter().filter(|file| !file.diagnostics.is_empty()).count();
-        TestsReport { ok: failed + broken == 0, passed, failed, broken, files }
-    }
-
     /// Whether no test ran and no file is broken.
     pub(super) fn is_empty(&self) -> bool {
         self.passed + self.failed + self.broken == 0
@@ -177,7 +82,7 @@ impl TestsReport {
     }
 }
 
-impl FileReport {
+impl TestFileReport {
     fn write_junit(&self, xml: &mut String) {
         let file = escaped(&self.file);
         let failed = self.tests.iter().filter(|test| !test.ok).count();

@@ -1,11 +1,13 @@
-//! Authentication: host, origin and token of each request, before its handler sees anything of it.
+//! Authentication: host, origin and token or cookie of each request, before its handler sees anything of it.
 //!
 //! A request is sent to a host name of this server, comes from no web page except the allowed ones, and
-//! has a token. Otherwise any web page could call a server on its visitor's machine. Only then is the body
+//! has a token or the cookie of a session. Otherwise any web page could call a server on its visitor's machine. Only then is the body
 //! read, once, within a size and a time.
 
 mod failure_log;
 mod oidc;
+mod oidc_login;
+mod session;
 mod signatures;
 mod stream_auth;
 mod token;
@@ -23,22 +25,25 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use segue_core::access::Principal;
 use segue_core::diagnostic::Code;
 use segue_runtime::driver::now_ms;
-use tokio::sync::watch;
 
-use super::problem::Problem;
+use super::problem::{Problem, ProblemView};
+use super::public::{NoCors, PublicRoutes};
 use super::request::CollectedBody;
 use super::request_log::RequestLog;
 use crate::api::runs::RunService;
+use crate::api::session::SignInMethods;
 use crate::observe::RequestOrigin;
 use crate::observe::metrics::Metrics;
 pub(crate) use failure_log::AuthFailureLog;
 use oidc::METADATA;
+use session::has_csrf;
 use stream_auth::StreamAuth;
-use token::AuthError;
 
 pub use oidc::{Issuer, ProtectedResource, ResourceMetadata};
+pub use oidc_login::{LoginRedirect, OIDC, OIDC_CALLBACK};
+pub use session::{ActiveSession, BrowserSessions, CredentialCheck, Identity, OpenedSession};
 pub use stream_auth::Authenticated;
-pub use token::{Authenticator, random_token};
+pub use token::{AuthError, Authenticator, random_token};
 
 /// Headers of every response.
 const HEADERS: [(HeaderName, &str); 5] = [
@@ -62,18 +67,21 @@ const INVALID: &str = r#"error="invalid_token""#;
 /// The challenge when the token is valid and has no right here.
 const INSUFFICIENT: &str = r#"error="insufficient_scope""#;
 
+/// The path of sessions. Every caller gets an answer there: who it is, or how to sign in.
+pub const SESSION: &str = "/api/v1/session";
+
 /// What authentication checks.
 pub(crate) struct AuthLayer {
-    /// Which tokens are accepted, now.
-    pub(crate) authenticator: watch::Receiver<Arc<Authenticator>>,
+    /// Which tokens and cookies are accepted, now.
+    pub(crate) credentials: CredentialCheck,
     /// Whether connections are encrypted.
     pub(crate) is_encrypted: bool,
     /// The host names of this server.
     pub(crate) hosts: Vec<String>,
     /// Origins of web pages that may call.
     pub(crate) origins: Vec<WebOrigin>,
-    /// Paths that need no token.
-    pub(crate) public: Vec<&'static str>,
+    /// Requests that need no token.
+    pub(crate) public: Arc<PublicRoutes>,
     /// The service, for its limits.
     pub(crate) service: Arc<RunService>,
     /// The metrics of requests.
@@ -106,12 +114,12 @@ impl WebOrigin {
 }
 
 impl AuthLayer {
-    /// The principal of a request.
+    /// The caller of a request; nothing if the request needs no credential.
     async fn check(
         &self,
         request: &Parts,
         origin: &RequestOrigin,
-    ) -> Result<Authenticated, Problem> {
+    ) -> Result<Option<Identity>, Problem> {
         let headers = &request.headers;
         let host = host_of(&request.uri, headers).ok_or_else(|| {
             Problem::new(StatusCode::BAD_REQUEST, Code::InvalidField, "a `Host` is needed")
@@ -121,24 +129,43 @@ impl AuthLayer {
             return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
         }
         for origin in headers.get_all(header::ORIGIN) {
-            if !self.is_allowed(origin) {
+            if !self.is_allowed(origin, &host_and_port(&request.uri, headers)) {
                 let detail = "the origin of this web page is not in `server.allowed_origins`";
                 return Err(Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail));
             }
         }
         let path = request.uri.path();
         // A browser sends no token with a preflight, and public paths say nothing secret.
-        if is_preflight(request) || self.public.contains(&path) {
-            return Ok(Authenticated::lasting(Principal::anonymous()));
+        if is_preflight(request) || (self.public.contains(request) && path != SESSION) {
+            return Ok(None);
         }
-        let authenticator = self.authenticator.borrow().clone();
-        let authenticated = authenticator.authenticate(headers, now_ms()).await;
-        authenticated.map_err(|error| {
-            let problem = self.problem(&authenticator, &error, &host_and_port(request), path);
+        let log = |problem: Problem| {
             let (why, status) = (&problem.view().detail, problem.status().as_u16());
             self.failures.log(why, path, status, origin.request_id.as_deref());
             problem
-        })
+        };
+        let identity = match self.credentials.authenticate(headers, now_ms()).await {
+            Ok(identity) => identity,
+            // A page without a session asks here whether there is one.
+            Err(AuthError::Absent | AuthError::Ended) if path == SESSION => return Ok(None),
+            Err(error) => {
+                let authenticator = self.credentials.accepted();
+                let host = host_and_port(&request.uri, headers);
+                let problem = log(self.problem(&authenticator, &error, &host, path));
+                return if path == SESSION { Ok(None) } else { Err(problem) };
+            }
+        };
+        let is_protected = match &identity.session {
+            Some(session) => is_sign_in(request) || has_csrf(session, &request.method, headers),
+            None => true,
+        };
+        if !is_protected {
+            let detail = "a request with the cookie of a session needs the header `X-Segue-CSRF`";
+            let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
+            let help = "`GET /api/v1/session` returns its value as `csrf`";
+            return Err(log(problem.help(help)));
+        }
+        Ok(Some(identity))
     }
 
     /// The problem of a refused credential, with the challenge that says how to get a good one.
@@ -152,18 +179,18 @@ impl AuthLayer {
         let mut status = StatusCode::UNAUTHORIZED;
         let (detail, challenge_error) = match error {
             AuthError::Absent => ("a token is needed: `Authorization: Bearer …`".to_owned(), ""),
-            AuthError::Unknown => ("this token is unknown".to_owned(), INVALID),
-            AuthError::Expired => ("this token has expired".to_owned(), INVALID),
-            AuthError::Invalid(why) => (format!("this token cannot be used: {why}"), INVALID),
-            AuthError::Insufficient(why) => {
+            AuthError::Unavailable(_) | AuthError::TooOften => {
+                return sign_in_problem(error, SignInMethods::default());
+            }
+            AuthError::Insufficient(_) => {
                 status = StatusCode::FORBIDDEN;
-                (format!("this token has no right here: {why}"), INSUFFICIENT)
+                (error.to_string(), INSUFFICIENT)
             }
-            AuthError::Unavailable(why) => {
-                let problem =
-                    Problem::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable, why.clone());
-                return problem.with(header::RETRY_AFTER, "5");
-            }
+            AuthError::Unknown
+            | AuthError::Expired
+            | AuthError::Invalid(_)
+            | AuthError::Ended
+            | AuthError::Code => (error.to_string(), INVALID),
         };
         let mut challenge = vec![r#"realm="segue""#.to_owned()];
         if authenticator.issuer().is_some() {
@@ -176,10 +203,13 @@ impl AuthLayer {
         problem.with_text(header::WWW_AUTHENTICATE, &format!("Bearer {}", challenge.join(", ")))
     }
 
-    /// Whether a web page may call.
-    fn is_allowed(&self, origin: &HeaderValue) -> bool {
-        let known = origin.to_str().ok().and_then(WebOrigin::parse);
-        known.is_some_and(|origin| self.origins.contains(&origin))
+    /// Whether a web page may call: it is an allowed one, or comes from the host that the request is sent to,
+    /// which is checked before. A proxy in front of this server may have encrypted the connection.
+    fn is_allowed(&self, origin: &HeaderValue, host: &str) -> bool {
+        let Some(known) = origin.to_str().ok().and_then(WebOrigin::parse) else { return false };
+        let schemes = if self.is_encrypted { &["https"][..] } else { &["http", "https"] };
+        let own = schemes.iter().filter_map(|it| WebOrigin::parse(&format!("{it}://{host}")));
+        self.origins.contains(&known) || own.into_iter().any(|own| own == known)
     }
 
     /// Reads the body within its size and time.
@@ -246,15 +276,20 @@ impl AuthLayer {
         origin: RequestOrigin,
     ) -> Result<Response, Problem> {
         let (mut parts, mut body) = request.into_parts();
-        // Before the check, so that no change of the tokens is missed.
-        let authenticator = self.authenticator.clone();
-        let authenticated = self.check(&parts, &origin).await?;
+        // Before the check, so that no change of the tokens and no end of a session is missed.
+        let (check, ended) = (self.credentials.clone(), self.credentials.ended_sessions());
+        let identity = self.check(&parts, &origin).await?;
         if is_preflight(&parts) {
             return Ok(preflight());
         }
+        let anonymous = || Authenticated::lasting(Principal::anonymous());
+        let authenticated =
+            identity.as_ref().map_or_else(anonymous, |identity| identity.authenticated.clone());
         parts.extensions.insert(authenticated.who.clone());
+        identity.into_iter().for_each(|identity| drop(parts.extensions.insert(identity)));
         let credentials = StreamAuth::credentials(&parts.headers);
-        let stream_auth = StreamAuth { authenticated, credentials, authenticator };
+        let stream_auth = StreamAuth { authenticated, credentials, check, ended };
+        let sign_in = is_sign_in(&parts).then(|| origin.request_id.clone());
         parts.extensions.insert(origin);
         if !body.is_end_stream() {
             let bytes = self.read(&parts.headers, body).await?;
@@ -262,7 +297,11 @@ impl AuthLayer {
             parts.extensions.insert(CollectedBody(bytes.clone()));
             body = Body::from(bytes);
         }
-        Ok(stream_auth.limit(next.run(Request::from_parts(parts, body)).await))
+        let response = next.run(Request::from_parts(parts, body)).await;
+        if let (Some(id), Some(view)) = (sign_in, response.extensions().get::<ProblemView>()) {
+            self.failures.log(&view.detail, SESSION, view.status, id.as_deref());
+        }
+        Ok(stream_auth.limit(response))
     }
 }
 
@@ -281,9 +320,9 @@ fn host_of(uri: &Uri, headers: &HeaderMap) -> Option<String> {
 }
 
 /// The host name and the port that a request was sent to.
-fn host_and_port(request: &Parts) -> String {
-    let given = request.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    request.uri.authority().map_or_else(|| given.unwrap_or("").to_owned(), ToString::to_string)
+fn host_and_port(uri: &Uri, headers: &HeaderMap) -> String {
+    let given = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    uri.authority().map_or_else(|| given.unwrap_or("").to_owned(), ToString::to_string)
 }
 
 /// The middleware: authentication, the request log, and the headers of every response.
@@ -293,6 +332,8 @@ pub(crate) async fn authenticate(
     next: Next,
 ) -> Response {
     let page = request.headers().get(header::ORIGIN).cloned();
+    let host = host_and_port(request.uri(), request.headers());
+    let page = page.filter(|page| auth.is_allowed(page, &host));
     let log = RequestLog::of(&request);
     let mut response = match auth.handle(request, next, log.origin.clone()).await {
         Ok(response) => response,
@@ -303,13 +344,38 @@ pub(crate) async fn authenticate(
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     // The response to a refused page does not name its origin, so its browser hides the response.
-    if let Some(page) = page.filter(|page| auth.is_allowed(page)) {
+    let is_shared = response.extensions().get::<NoCors>().is_none();
+    if let Some(page) = page.filter(|_| is_shared) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page);
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
         headers.append(header::VARY, HeaderValue::from_static("origin"));
     }
     response
+}
+
+/// Whether a request signs in.
+fn is_sign_in(request: &Parts) -> bool {
+    request.method == Method::POST && request.uri.path() == SESSION
+}
+
+/// Why a caller is not signed in, with the ways to sign in.
+pub fn sign_in_problem(error: &AuthError, methods: SignInMethods) -> Problem {
+    let problem = |status, code| Problem::new(status, code, error.to_string());
+    match error {
+        AuthError::Unavailable(_) => problem(StatusCode::SERVICE_UNAVAILABLE, Code::Unreachable)
+            .with(header::RETRY_AFTER, "5"),
+        AuthError::TooOften => {
+            problem(StatusCode::TOO_MANY_REQUESTS, Code::Limit).with(header::RETRY_AFTER, "60")
+        }
+        AuthError::Insufficient(_) => problem(StatusCode::FORBIDDEN, Code::Unauthorized),
+        AuthError::Absent
+        | AuthError::Unknown
+        | AuthError::Expired
+        | AuthError::Invalid(_)
+        | AuthError::Ended
+        | AuthError::Code => problem(StatusCode::UNAUTHORIZED, Code::Unauthorized).sign_in(methods),
+    }
 }
 
 /// Whether a request is a CORS preflight.

@@ -19,9 +19,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, watch};
 use tokio::time::Instant;
 
+use super::oidc_login::OIDC;
 use super::signatures;
 use super::stream_auth::Authenticated;
 use super::token::{AuthError, Authenticator};
+use crate::api::session::SignInMethods;
 use crate::config::OidcConfig;
 use crate::config::principals::is_secure;
 
@@ -32,8 +34,8 @@ pub(super) const METADATA: &str = "/.well-known/oauth-protected-resource";
 const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// The largest document of an issuer, and how long it may take.
-const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
-const DOCUMENT_WAIT: Duration = Duration::from_secs(5);
+pub(super) const DOCUMENT_BYTES_MAX: usize = 256 * 1024;
+pub(super) const DOCUMENT_WAIT: Duration = Duration::from_secs(5);
 
 /// How many keys of an issuer are cached.
 const KEYS_MAX: usize = 100;
@@ -60,6 +62,15 @@ pub struct Issuer {
     keys: RwLock<Arc<Keys>>,
     /// When the keys were fetched last, with the result. Locked while they are fetched.
     fetched: Mutex<Option<(Instant, Result<(), String>)>>,
+    /// Where browsers sign in, and when that was fetched.
+    endpoints: Mutex<Option<(Instant, Endpoints)>>,
+}
+
+/// Where browsers sign in, and where their codes become tokens.
+#[derive(Clone)]
+pub(super) struct Endpoints {
+    pub(super) authorization: String,
+    pub(super) token: String,
 }
 
 /// The keys of an issuer, by their ids.
@@ -112,6 +123,18 @@ impl Words {
 struct Discovery {
     issuer: String,
     jwks_uri: String,
+    #[serde(default)]
+    authorization_endpoint: String,
+    #[serde(default)]
+    token_endpoint: String,
+}
+
+/// The claims of an ID token.
+#[derive(Deserialize)]
+struct IdClaims {
+    sub: String,
+    #[serde(default)]
+    nonce: String,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +146,8 @@ impl Issuer {
     /// The configured issuer. Its keys are fetched when the first token arrives.
     pub fn new(config: OidcConfig) -> Issuer {
         signatures::install();
-        Issuer { config, keys: RwLock::default(), fetched: Mutex::default() }
+        let (fetched, endpoints) = (Mutex::default(), Mutex::default());
+        Issuer { config, keys: RwLock::default(), fetched, endpoints }
     }
 
     /// Its configuration.
@@ -133,6 +157,33 @@ impl Issuer {
 
     /// The principal of one of its tokens.
     pub(super) async fn authenticate(&self, token: &str) -> Result<Authenticated, AuthError> {
+        let claims: Claims = self.verify(token, &self.config.audience).await?;
+        let who = self.principal(&claims)?;
+        let until = Duration::try_from_secs_f64(claims.exp).unwrap_or(Duration::MAX);
+        let until = until.saturating_add(Duration::from_secs(LEEWAY_SECONDS));
+        Ok(Authenticated { who, expires_ms: u64::try_from(until.as_millis()).ok() })
+    }
+
+    /// The subject of an ID token for a sign-in of ours.
+    pub(super) async fn verify_id_token(
+        &self,
+        token: &str,
+        client_id: &str,
+        nonce: &str,
+    ) -> Result<String, AuthError> {
+        let claims: IdClaims = self.verify(token, &[client_id.to_owned()]).await?;
+        if claims.nonce != nonce {
+            return Err(AuthError::Invalid("it is of another sign-in".to_owned()));
+        }
+        Ok(claims.sub)
+    }
+
+    /// The claims of a token for one of these audiences, once its signature and its times are verified.
+    async fn verify<T: for<'de> Deserialize<'de>>(
+        &self,
+        token: &str,
+        audience: &[String],
+    ) -> Result<T, AuthError> {
         let unfit = |why: &str| AuthError::Invalid(why.to_owned());
         if token.len() > TOKEN_BYTES_MAX {
             return Err(unfit("it is too large"));
@@ -146,14 +197,10 @@ impl Issuer {
         validation.leeway = LEEWAY_SECONDS;
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.config.issuer]);
-        validation.set_audience(&self.config.audience);
+        validation.set_audience(audience);
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
-        let read = decode::<Claims>(token, &verification_key.key, &validation);
-        let claims = read.map_err(|error| AuthError::Invalid(reason(&error)))?.claims;
-        let who = self.principal(&claims)?;
-        let until = Duration::try_from_secs_f64(claims.exp).unwrap_or(Duration::MAX);
-        let until = until.saturating_add(Duration::from_secs(LEEWAY_SECONDS));
-        Ok(Authenticated { who, expires_ms: u64::try_from(until.as_millis()).ok() })
+        let read = decode::<T>(token, &verification_key.key, &validation);
+        Ok(read.map_err(|error| AuthError::Invalid(reason(&error)))?.claims)
     }
 
     /// The principal of these claims. Unknown scopes give no right.
@@ -219,7 +266,22 @@ impl Issuer {
         came
     }
 
-    async fn fetch(&self) -> Result<Keys, String> {
+    /// Where browsers sign in.
+    pub(super) async fn endpoints(&self) -> Result<Endpoints, String> {
+        let mut known = self.endpoints.lock().await;
+        if let Some((_, endpoints)) = known.as_ref().filter(|(at, _)| at.elapsed() < KEYS_LIFE) {
+            return Ok(endpoints.clone());
+        }
+        let Discovery { authorization_endpoint, token_endpoint, .. } = self.discover().await?;
+        if !is_secure(&authorization_endpoint) || !is_secure(&token_endpoint) {
+            return Err("the issuer names no encrypted address where browsers sign in".to_owned());
+        }
+        let endpoints = Endpoints { authorization: authorization_endpoint, token: token_endpoint };
+        *known = Some((Instant::now(), endpoints.clone()));
+        Ok(endpoints)
+    }
+
+    async fn discover(&self) -> Result<Discovery, String> {
         let issuer = &self.config.issuer;
         let at = format!("{}{DISCOVERY}", issuer.trim_end_matches('/'));
         let found: Discovery = self.document(&at).await?;
@@ -229,6 +291,11 @@ impl Issuer {
         if !is_secure(&found.jwks_uri) {
             return Err(format!("`{at}` names an address for its keys that is not encrypted"));
         }
+        Ok(found)
+    }
+
+    async fn fetch(&self) -> Result<Keys, String> {
+        let found = self.discover().await?;
         let set: KeySet = self.document(&found.jwks_uri).await?;
         // Keys of other kinds are ignored.
         let keys = set.keys.into_iter().take(KEYS_MAX);
@@ -327,6 +394,18 @@ pub struct ResourceMetadata {
 }
 
 impl ResourceMetadata {
+    /// Whether connections are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.is_encrypted
+    }
+
+    /// The ways to sign in, beside a token and a sign-in link.
+    pub fn sign_in_methods(&self) -> SignInMethods {
+        let authenticator = self.authenticator.borrow().clone();
+        let client = authenticator.issuer().and_then(|it| it.config().client_id.as_ref());
+        SignInMethods { oidc: client.map(|_| OIDC) }
+    }
+
     /// The metadata of one of our addresses; nothing where no issuer is configured.
     pub fn of(&self, host: &str, path: &str) -> Option<ProtectedResource> {
         let authenticator = self.authenticator.borrow().clone();

@@ -1,17 +1,17 @@
 //! Authentication of streams: a stream ends when its token expires, is revoked, or gets other rights.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderName, header};
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use segue_core::access::Principal;
 use segue_runtime::driver::now_ms;
 use tokio::sync::watch;
 
-use super::token::{AuthError, Authenticator};
+use super::session::CredentialCheck;
+use super::token::AuthError;
 
 /// A principal that was authenticated, and until when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,19 @@ pub(super) struct StreamAuth {
     pub(super) authenticated: Authenticated,
     /// The credentials of the request.
     pub(super) credentials: HeaderMap,
-    /// Which tokens are accepted, now.
-    pub(super) authenticator: watch::Receiver<Arc<Authenticator>>,
+    /// Which tokens and cookies are accepted, now.
+    pub(super) check: CredentialCheck,
+    /// Tells when sessions end.
+    pub(super) ended: watch::Receiver<u64>,
 }
 
 impl StreamAuth {
     /// The headers of a request that hold its credentials.
     pub(super) fn credentials(headers: &HeaderMap) -> HeaderMap {
-        let given = headers.get_all(header::AUTHORIZATION).iter();
-        given.map(|value| (header::AUTHORIZATION, value.clone())).collect()
+        let given = |name: HeaderName| {
+            headers.get_all(&name).iter().map(move |value| (name.clone(), value.clone()))
+        };
+        given(header::AUTHORIZATION).chain(given(header::COOKIE)).collect()
     }
 
     /// Ends a stream when its token is no longer valid.
@@ -73,13 +77,10 @@ impl StreamAuth {
             };
             tokio::select! {
                 () = expired => return,
-                changed = self.authenticator.changed() => if changed.is_err() {
-                    // The tokens will not change any more; the stream ends with the server.
-                    return std::future::pending().await;
-                },
+                () = self.check.changed(&mut self.ended) => {}
             }
-            let authenticator = self.authenticator.borrow_and_update().clone();
-            match authenticator.authenticate(&self.credentials, now_ms()).await {
+            let now = self.check.authenticate(&self.credentials, now_ms()).await;
+            match now.map(|identity| identity.authenticated) {
                 Ok(now) if now.who == self.authenticated.who => self.authenticated = now,
                 // The token cannot be verified now, so the last result stands.
                 Err(AuthError::Unavailable(_)) => {}
@@ -94,9 +95,15 @@ mod tests {
     use axum::http::HeaderValue;
     use futures_util::stream;
     use segue_core::access::Right;
+    use segue_core::limits::Limits;
     use segue_core::tool::hex_digest;
 
+    use std::sync::Arc;
+
+    use super::super::session::BrowserSessions;
+    use super::super::token::Authenticator;
     use super::*;
+    use crate::api::session::SignIn;
     use crate::config::tokens::PrincipalToken;
 
     fn authenticator(token: &str, right: Right, expires_ms: Option<u64>) -> Arc<Authenticator> {
@@ -109,9 +116,11 @@ mod tests {
     async fn stream_auth(authenticator: &watch::Sender<Arc<Authenticator>>) -> StreamAuth {
         let value = HeaderValue::from_static("Bearer ada");
         let credentials = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
-        let now = authenticator.borrow().clone();
-        let authenticated = now.authenticate(&credentials, now_ms()).await.unwrap();
-        StreamAuth { authenticated, credentials, authenticator: authenticator.subscribe() }
+        let sessions = Arc::new(BrowserSessions::new(0));
+        let check = CredentialCheck { authenticator: authenticator.subscribe(), sessions };
+        let identity = check.authenticate(&credentials, now_ms()).await.unwrap();
+        let ended = check.ended_sessions();
+        StreamAuth { authenticated: identity.authenticated, credentials, check, ended }
     }
 
     fn answer(kind: &'static str) -> Response {
@@ -149,5 +158,26 @@ mod tests {
             let over = tokio::time::timeout(Duration::from_mins(1), over).await;
             assert_eq!(over.is_ok(), ends, "{token}");
         }
+    }
+
+    /// A stream of a browser ends when the browser signs out, and not when another one does.
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_ends_when_its_session_does() {
+        let sender = watch::Sender::new(authenticator("ada", Right::Read, None));
+        let sessions = Arc::new(BrowserSessions::new(1));
+        let check = CredentialCheck { authenticator: sender.subscribe(), sessions };
+        let sign_in = SignIn { token: Some("ada".into()), code: None };
+        let limits = Limits::default();
+        let one = check.sign_in(&sign_in, &limits, now_ms(), false).await.unwrap();
+        let other = check.sign_in(&sign_in, &limits, now_ms(), false).await.unwrap();
+        let cookie = one.cookie.unwrap().split(';').next().unwrap().parse().unwrap();
+        let credentials = HeaderMap::from_iter([(header::COOKIE, cookie)]);
+        let (authenticated, ended) = (one.identity.authenticated, check.ended_sessions());
+        let stream = StreamAuth { authenticated, credentials, check: check.clone(), ended };
+        let mut over = Box::pin(stream.revoked());
+        check.sessions.end(&other.identity.session.unwrap());
+        assert!(tokio::time::timeout(Duration::from_mins(1), &mut over).await.is_err());
+        check.sessions.end(&one.identity.session.unwrap());
+        assert!(tokio::time::timeout(Duration::from_mins(1), &mut over).await.is_ok());
     }
 }

@@ -13,6 +13,7 @@ use segue_core::tool::hex_digest;
 use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 
 use super::oidc::{Issuer, looks_signed};
+use super::session::SessionCredential;
 use super::stream_auth::Authenticated;
 use crate::config::tokens::{PrincipalToken, is_hash};
 
@@ -36,20 +37,35 @@ pub struct Authenticator {
 }
 
 /// Why a credential is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
     /// The request has no token.
+    #[error("sign in with a token or with a sign-in link")]
     Absent,
     /// The token is of no principal.
+    #[error("this token is unknown")]
     Unknown,
     /// The token has expired.
+    #[error("this token has expired")]
     Expired,
     /// The token of an issuer is invalid.
+    #[error("this token cannot be used: {0}")]
     Invalid(String),
     /// The token is valid, and its scopes give no right here.
+    #[error("this token has no right here: {0}")]
     Insufficient(String),
     /// The keys of the issuer cannot be fetched now, so the token cannot be verified.
+    #[error("{0}")]
     Unavailable(String),
+    /// The session has ended: it expired, was signed out, or its token is no longer accepted.
+    #[error("this session has ended: sign in again")]
+    Ended,
+    /// The code of a sign-in link is unknown, was used, or has expired.
+    #[error("this sign-in link was used before or has expired")]
+    Code,
+    /// Too many sign-ins failed.
+    #[error("too many sign-ins failed; try again in a minute")]
+    TooOften,
 }
 
 impl Authenticator {
@@ -134,10 +150,42 @@ impl Authenticator {
         }
     }
 
-    /// The principal of a token of ours. Every hash is compared, whichever fits, so that the time it takes
-    /// reveals nothing.
+    /// Whether no token is needed.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// The hash of the administrator's token.
+    pub(super) fn administrator_hash(&self) -> Option<&Arc<str>> {
+        self.tokens.first().map(|token| &token.hash)
+    }
+
+    /// What a session stands for that this token opens.
+    pub(super) async fn credential(
+        &self,
+        token: &str,
+        now_ms: u64,
+    ) -> Result<SessionCredential, AuthError> {
+        match &self.issuer {
+            Some(issuer) if looks_signed(token) => {
+                let authenticated = issuer.authenticate(token).await?;
+                Ok(SessionCredential::Signed(authenticated, issuer.config().clone()))
+            }
+            _ => {
+                self.known(token, now_ms)?;
+                Ok(SessionCredential::Token(hex_digest(token.as_bytes()).into()))
+            }
+        }
+    }
+
+    /// The principal of a token of ours.
     fn known(&self, token: &str, now_ms: u64) -> Result<Authenticated, AuthError> {
-        let given = hex_digest(token.as_bytes());
+        self.known_hash(&hex_digest(token.as_bytes()), now_ms)
+    }
+
+    /// The principal of the token with this hash. Every hash is compared, whichever fits, so that the time
+    /// it takes reveals nothing.
+    pub(super) fn known_hash(&self, given: &str, now_ms: u64) -> Result<Authenticated, AuthError> {
         let mut found = u32::MAX;
         for (at, key) in (0u32..).zip(&self.tokens) {
             let is_this: Choice = given.as_bytes().ct_eq(key.hash.as_bytes());

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use segue::api::runs::RunService;
 use segue::api::threads::Threads;
-use segue::http::auth::Authenticator;
+use segue::http::auth::{Authenticator, BrowserSessions};
 use segue::http::bind;
 use segue::mcp::builtin;
 use segue::observe::Observers;
@@ -151,6 +151,7 @@ impl Place {
                     at: local,
                     authenticator: watch::Sender::new(Arc::new(Authenticator::of(TOKEN)))
                         .subscribe(),
+                    sessions: Arc::new(BrowserSessions::new(local.port())),
                     allowed_origins: Vec::new(),
                     allowed_hosts: Vec::new(),
                     tls: None,

@@ -4,6 +4,7 @@ mod door;
 mod execute;
 mod load;
 mod oidc;
+mod page_api;
 pub(crate) mod plans;
 mod reload;
 mod rights;

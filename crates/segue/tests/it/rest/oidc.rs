@@ -1,5 +1,7 @@
 //! Tokens of an issuer, with an issuer that is there: discovery, keys, and tokens that it signed.
 
+mod browser;
+
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,6 +28,8 @@ struct Issuer {
     keys: Arc<Mutex<Json>>,
     /// How often its keys were asked for.
     asked: Arc<AtomicUsize>,
+    /// What it answers at its token endpoint, and the last form that it got there.
+    tokens: Arc<Mutex<(Json, String)>>,
     random: SystemRandom,
     key: EcdsaKeyPair,
 }
@@ -42,14 +46,20 @@ impl Issuer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::new(AtomicUsize::new(0));
+        let tokens: Arc<Mutex<(Json, String)>> = Arc::default();
         let (served, counted, own) = (keys.clone(), asked.clone(), address.clone());
+        let exchanged = tokens.clone();
         std::thread::spawn(move || {
             for mut stream in listener.incoming().map_while(Result::ok) {
-                let mut buffer = [0; 4096];
-                let length = stream.read(&mut buffer).unwrap_or(0);
-                let asked = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                let asked = read_request(&mut stream);
                 let body = if asked.starts_with("GET /.well-known/openid-configuration ") {
-                    json!({ "issuer": own, "jwks_uri": format!("{own}/keys") })
+                    json!({ "issuer": own, "jwks_uri": format!("{own}/keys"),
+                        "authorization_endpoint": format!("{own}/authorize"),
+                        "token_endpoint": format!("{own}/token") })
+                } else if asked.starts_with("POST /token ") {
+                    let mut exchanged = exchanged.lock().unwrap();
+                    asked.split("\r\n\r\n").nth(1).unwrap().clone_into(&mut exchanged.1);
+                    exchanged.0.clone()
                 } else {
                     counted.fetch_add(1, Ordering::SeqCst);
                     served.lock().unwrap().clone()
@@ -62,7 +72,7 @@ impl Issuer {
                 );
             }
         });
-        Issuer { address, keys, asked, random, key }
+        Issuer { address, keys, asked, tokens, random, key }
     }
 
     /// A token that says this, signed as its header says.
@@ -90,6 +100,25 @@ impl Issuer {
             }
         }
         claims
+    }
+}
+
+/// A request with its body.
+fn read_request(stream: &mut std::net::TcpStream) -> String {
+    let mut text = String::new();
+    loop {
+        let mut buffer = [0; 4096];
+        let length = stream.read(&mut buffer).unwrap_or(0);
+        text += &String::from_utf8_lossy(&buffer[..length]);
+        let lower = text.to_lowercase();
+        let expected = lower
+            .split("content-length: ")
+            .nth(1)
+            .and_then(|rest| rest.split("\r\n").next()?.parse::<usize>().ok());
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+        if length == 0 || body.is_some_and(|body| body >= expected.unwrap_or(0)) {
+            return text;
+        }
     }
 }
 
