@@ -1,0 +1,1 @@
+export const plans: Record<string, unknown>;

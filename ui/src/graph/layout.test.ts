@@ -1,0 +1,63 @@
+import { describe, expect, it } from "vitest";
+import type { PlanStepView } from "@/api/types";
+import { plans } from "../../dev/mock/plans.mjs";
+import { countSteps, layout, roundPath, type Layout, type Placed } from "./layout";
+
+const all = plans as Record<string, { steps: PlanStepView[] }>;
+const steps = (name: string): PlanStepView[] => all[name]?.steps ?? [];
+const open = { collapsed: new Set<string>(), strips: true };
+const at = (out: Layout, path: string): Placed => {
+  const node = out.nodes.find((one) => one.path === path);
+  if (!node) throw new Error(`no ${path}`);
+  return node;
+};
+const inside = (outer: Placed, inner: Placed): boolean =>
+  inner.x >= outer.x && inner.y >= outer.y && inner.x + inner.w <= outer.x + outer.w && inner.y + inner.h <= outer.y + outer.h;
+const overlap = (a: Placed, b: Placed): boolean => a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h;
+
+describe("layout", () => {
+  it("gives the same picture for the same plan", () => {
+    expect(layout(steps("release-notes"), open)).toEqual(layout(structuredClone(steps("release-notes")), open));
+  });
+  it("puts every step below what it needs", () => {
+    const out = layout(steps("release-notes"), open);
+    for (const edge of out.edges) expect(at(out, edge.from).y + at(out, edge.from).h).toBeLessThan(at(out, edge.to).y);
+    expect(out.edges.map((edge) => edge.id)).toContain("notes>release:needs");
+  });
+  it("keeps steps inside their container and apart from each other", () => {
+    for (const name of ["release-notes", "triage-issue", "crawl-docs"]) {
+      const out = layout(steps(name), open);
+      for (const node of out.nodes) {
+        const parent = out.nodes.find((one) => one.kind === "container" && node.path.startsWith(`${one.path}/`) && node.path.slice(one.path.length + 1).indexOf("/") < 0);
+        if (parent) expect(inside(parent, node), `${node.path} in ${parent.path}`).toBe(true);
+      }
+      const leaves = out.nodes.filter((node) => node.kind === "step");
+      for (const a of leaves) for (const b of leaves) if (a !== b) expect(overlap(a, b), `${a.path} and ${b.path}`).toBe(false);
+    }
+  });
+  it("gives each branch its label and its steps", () => {
+    const out = layout(steps("release-notes"), open);
+    expect(at(out, "layout:0").label).toBe("when summaries | length > 50");
+    expect(inside(at(out, "layout:0"), at(out, "layout/split"))).toBe(true);
+    expect(inside(at(out, "layout:1"), at(out, "layout/join"))).toBe(true);
+  });
+  it("draws a collapsed container as one node", () => {
+    const out = layout(steps("crawl-docs"), { collapsed: new Set(["sites"]), strips: true });
+    expect(out.nodes.map((node) => [node.path, node.kind])).toEqual([["sites", "step"], ["index", "step"]]);
+  });
+  it("lays out 1,000 steps in reasonable time", () => {
+    const began = performance.now();
+    const out = layout(steps("thousand-steps"), open);
+    const took = performance.now() - began;
+    console.log(`1,000 steps: ${Math.round(took)} ms, ${Math.round(out.w)} × ${Math.round(out.h)}`);
+    expect(out.nodes).toHaveLength(1000);
+    expect(countSteps(steps("thousand-steps"))).toBe(1000);
+    expect(took).toBeLessThan(15_000);
+  });
+});
+
+describe("roundPath", () => {
+  it("rounds corners by at most half of the shorter side", () => {
+    expect(roundPath([[0, 0], [0, 10], [100, 10], [100, 50]])).toBe("M0 0L0 5Q0 10 5 10L92 10Q100 10 100 18L100 50");
+  });
+});

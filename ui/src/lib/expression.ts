@@ -1,0 +1,18 @@
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+/** Single quotes, because expressions mostly stand inside double-quoted YAML. */
+const quoted = (text: string): string => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
+
+/** The expression that names a value inside a step's output: `{{ release.assets[0].name }}`. */
+export function expression(root: string, keys: (string | number)[]): string {
+  let text = NAME.test(root) ? root : `steps[${quoted(root)}].output`;
+  for (const key of keys) {
+    if (typeof key === "number") text += `[${key}]`;
+    else text += NAME.test(key) ? `.${key}` : `[${quoted(key)}]`;
+  }
+  return `{{ ${text} }}`;
+}
+
+/** RFC 6901. */
+export function pointer(keys: (string | number)[]): string {
+  return keys.map((key) => `/${String(key).replaceAll("~", "~0").replaceAll("/", "~1")}`).join("");
+}

@@ -1,0 +1,26 @@
+import { describe, expect, it } from "vitest";
+import type { RunView } from "@/api/types";
+import { asCommand, asCurl, asMcpCall, hasCut, shellWord } from "./copy-as";
+
+const run = { run_id: "r1", name: "triage" } as RunView;
+
+describe("copy as", () => {
+  it("quotes for a shell", () => {
+    expect(shellWord("plain-1.0")).toBe("plain-1.0");
+    expect(shellWord("it's $HOME; rm")).toBe(`'it'\\''s $HOME; rm'`);
+  });
+  it("writes the command of a run and of a step", () => {
+    expect(asCommand(run, { a: "x y" }, null)).toBe(`segue run triage --input '{"a":"x y"}'`);
+    expect(asCommand(run, {}, null)).toBe("segue run triage");
+    expect(asCommand(run, {}, "each[2]/b")).toBe("segue run --from 'each[2]/b' --run r1");
+  });
+  it("writes curl and an MCP call", () => {
+    expect(asCurl(run, { a: 1 }, null, "http://h")).toContain(`-d '{"name":"triage","input":{"a":1}}'`);
+    expect(asCurl(run, {}, "b", "http://h")).toContain("http://h/api/v1/runs/r1/rerun");
+    expect(JSON.parse(asMcpCall(run, { a: 1 }))).toMatchObject({ method: "tools/call", params: { name: "triage", arguments: { a: 1 } } });
+  });
+  it("knows when a value is not whole", () => {
+    expect(hasCut({ a: [{ $cut: { kind: "string", bytes: 9, length: 9, preview: "" } }] })).toBe(true);
+    expect(hasCut({ a: [1, null, "x"] })).toBe(false);
+  });
+});

@@ -1,0 +1,33 @@
+// A run as something that can be pasted: a command line, curl, or an MCP call.
+import type { RunView } from "@/api/types";
+import { isCut } from "@/lib/json-rows";
+
+/** One word for a POSIX shell. */
+export function shellWord(text: string): string {
+  return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Whether a preview left something out of a value: then it cannot be copied from it. */
+export function hasCut(value: unknown): boolean {
+  if (isCut(value)) return true;
+  if (typeof value !== "object" || value === null) return false;
+  return Object.values(value).some(hasCut);
+}
+
+export function asCommand(run: RunView, input: unknown, from: string | null): string {
+  if (from) return `segue run --from ${shellWord(from)} --run ${run.run_id}`;
+  const given = input && Object.keys(input).length > 0 ? ` --input ${shellWord(JSON.stringify(input))}` : "";
+  return `segue run ${shellWord(run.name)}${given}`;
+}
+
+export function asCurl(run: RunView, input: unknown, from: string | null, origin: string): string {
+  const head = `-H "Authorization: Bearer $SEGUE_TOKEN" -H "Content-Type: application/json"`;
+  const [path, body] = from
+    ? [`/api/v1/runs/${run.run_id}/rerun`, { from }]
+    : ["/api/v1/compositions/execute", { name: run.name, input: input ?? {} }];
+  return `curl -sS -X POST ${origin}${path} ${head} -d ${shellWord(JSON.stringify(body))}`;
+}
+
+export function asMcpCall(run: RunView, input: unknown): string {
+  return JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: run.name, arguments: input ?? {} } }, null, 2);
+}

@@ -1,0 +1,102 @@
+// One call of a tool: a run of one step, which can be watched and cancelled.
+import { useCallback, useEffect, useRef, useState } from "react";
+import { api, unwrap } from "@/api/client";
+import { stream } from "@/api/events";
+import type { CallResult, RunSummary, RunView } from "@/api/types";
+import { announce } from "@/app/announce";
+import { isOver, stateWord } from "@/parts/State";
+
+export interface CallState {
+  phase: "idle" | "calling" | "done";
+  since: number;
+  runId: string | null;
+  progress: string[];
+  cancelling: boolean;
+  result: CallResult | null;
+  error: unknown;
+}
+export interface CallInput {
+  tool: string;
+  args: Record<string, unknown>;
+  timeout: string;
+  approved: boolean;
+}
+
+const IDLE: CallState = { phase: "idle", since: 0, runId: null, progress: [], cancelling: false, result: null, error: null };
+const PROGRESS_MOST = 200;
+const CLOCKS_DIFFER_MS = 2000;
+
+/** Whether a run of the stream is the call that was just sent: the answer, which has its id, comes at the end. */
+export function isCall(run: RunSummary, tool: string, principal: string, since: number): boolean {
+  return run.name.startsWith("call-") && (run.tools ?? []).includes(tool) && (run.principal == null || run.principal === principal) && Date.parse(run.started_at) >= since - CLOCKS_DIFFER_MS;
+}
+
+async function untilOver(id: string, first: CallResult): Promise<CallResult> {
+  for (;;) {
+    const run: RunView = await unwrap(api.GET("/api/v1/runs/{id}", { params: { path: { id }, query: { preview: true } } }));
+    if (isOver(run.status) || run.status === "waiting")
+      return { ...first, status: run.status, output: run.output, error: run.errors[0] ?? null, waiting_for: run.waiting_for ?? [], duration_ms: run.duration_ms };
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
+export function useCall(principal: string) {
+  const [state, setState] = useState<CallState>(IDLE);
+  const stop = useRef<() => void>(() => {});
+  useEffect(() => () => stop.current(), []);
+
+  const call = useCallback(
+    async ({ tool, args, timeout, approved }: CallInput) => {
+      const since = Date.now();
+      stop.current();
+      setState({ ...IDLE, phase: "calling", since });
+      let runId = "";
+      let unwatch = () => {};
+      const found = (id: string) => {
+        if (runId) return;
+        runId = id;
+        unwatch = stream.watch(id, 0);
+        setState((now) => ({ ...now, runId: id }));
+      };
+      const offs = [
+        stream.on("run", (run) => isCall(run, tool, principal, since) && found(run.run_id)),
+        stream.on("step", (event) => {
+          if (event.run_id !== runId || event.event !== "step_progress" || !event.detail) return;
+          const text = event.detail;
+          setState((now) => ({ ...now, progress: [...now.progress, text].slice(-PROGRESS_MOST) }));
+        }),
+      ];
+      let live = true;
+      stop.current = () => {
+        live = false;
+        for (const off of offs) off();
+        unwatch();
+      };
+      try {
+        const body = { arguments: args, frames: true, approved, ...(timeout ? { timeout } : {}) };
+        let result = await unwrap(api.POST("/api/v1/tools/{id}/call", { params: { path: { id: tool } }, body }));
+        if (live) found(result.run_id);
+        if (!isOver(result.status) && result.status !== "waiting") result = await untilOver(result.run_id, result);
+        if (!live) return;
+        setState((now) => ({ ...now, phase: "done", runId: result.run_id, result }));
+        announce(`The call ended: ${stateWord(result.status)}`);
+      } catch (error) {
+        if (live) setState((now) => ({ ...now, phase: "done", error }));
+      } finally {
+        if (live) stop.current();
+      }
+    },
+    [principal],
+  );
+
+  const cancel = useCallback(async (id: string) => {
+    setState((now) => ({ ...now, cancelling: true }));
+    try {
+      await unwrap(api.POST("/api/v1/runs/{id}/cancel", { params: { path: { id } } }));
+    } catch (error) {
+      setState((now) => ({ ...now, cancelling: false, error }));
+    }
+  }, []);
+
+  return { state, call, cancel };
+}
