@@ -18,6 +18,7 @@ mod graph;
 mod journal;
 mod mcp;
 mod measure;
+mod retries;
 mod scale;
 mod start;
 mod workload;

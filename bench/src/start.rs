@@ -1,4 +1,4 @@
-//! Process start, measured from outside on the release binary beside this one.
+//! Process start, measured from outside on the binary beside this one.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ const TIMES: usize = 21;
 pub(crate) fn rows() -> Vec<Row> {
     let Some(binary) = binary() else {
         print(
-            "no release binary beside this one: `cargo build --release` first; start is not measured",
+            "no `segue` beside this program: `cargo build --profile dist` first; start is not measured",
         );
         return Vec::new();
     };

@@ -16,8 +16,8 @@ use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
     AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, MemoryStore, NewRun,
-    PendingCommand, Retention, RunHistory, RunListing, RunQuery, RunRow, Store, StoreError,
-    TakeOver, ToolStatistics, ToolStats,
+    PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunRow, Store,
+    StoreError, TakeOver, ToolStatistics, ToolStats,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use serde_json::{Value as Json, json};
@@ -26,6 +26,7 @@ use tokio::runtime::Runtime;
 use crate::floor::{self, FloorStep, Flow, From, record};
 use crate::graph;
 use crate::mcp::{self, Way};
+use crate::retries;
 
 /// Concurrent runs in W3.
 const RUNS: usize = 64;
@@ -108,6 +109,18 @@ impl RunHistory for Nowhere {
 
     async fn runs(&self, query: &RunQuery) -> Result<RunListing, StoreError> {
         self.empty.runs(query).await
+    }
+
+    async fn runs_with_prefix(
+        &self,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<Vec<RunRow>, StoreError> {
+        self.empty.runs_with_prefix(prefix, limit).await
+    }
+
+    async fn changes(&self, since: Option<u64>) -> Result<RunChanges, StoreError> {
+        self.empty.changes(since).await
     }
 
     async fn unfinished(&self) -> Result<RunListing, StoreError> {
@@ -224,6 +237,7 @@ pub(crate) fn named(key: &str) -> Option<Workload> {
         "w5" => Some(layered()),
         "w6" => Some(large()),
         "compile" => Some(graph::compilation()),
+        "retries" => Some(retries::growth()),
         _ => Way::named(key).map(|way| mcp::chain(way, 1)),
     }
 }
