@@ -61,7 +61,7 @@ gen:
 
 # Benchmarks, as ratios against a hand-written floor in the same run
 bench *ARGS:
-    cargo run --release --package segue-bench -- {{ARGS}}
+    cargo run --profile dist --package segue-bench -- {{ARGS}}
 
 # The documentation of the crates
 doc:
