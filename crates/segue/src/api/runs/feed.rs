@@ -115,7 +115,7 @@ struct Watcher {
     feed: Arc<RunFeed>,
     /// The place up to which the changes are known.
     since: u64,
-    /// Running runs whose processes were alive.
+    /// Running runs whose processes may be alive.
     running: BTreeMap<Arc<str>, RunRow>,
     /// The owner of each run that waits, and how many questions it has.
     waiting: BTreeMap<Arc<str>, (Option<Arc<str>>, usize)>,
@@ -208,10 +208,9 @@ impl Watcher {
                 let count = self.questions_of(&row).await;
                 self.waiting.insert(row.run_id.clone(), (owner(&row), count));
             }
+            // Also if its process is dead already: it may have died after the client was told of the run.
             RunStatus::Running if self.running.len() < OWNED_MAX => {
-                if let Ok(false) = is_interrupted(&*self.store(), &row).await {
-                    self.running.insert(row.run_id.clone(), row);
-                }
+                self.running.insert(row.run_id.clone(), row);
             }
             _ => {}
         }
