@@ -231,6 +231,11 @@ column beside it, with a journal that keeps nothing.
 
 A time moves with what else runs, W1's most of all: on a busy machine its ratio is a third higher than
 on a quiet one. Its instructions stay the same.
+
+W3 runs on all cores, and runs of one composition share its plan and its tools: each step counts references
+to them. What that costs depends on how far apart the cores are, and on where the linker and the allocator put
+things: builds of nearly the same code had ratios from 1.9 to 3.0 on two cores, with the same instructions. On
+one core (`taskset -c 0`) the ratio is 1.4.
 ";
 
 const DURABLE: &str = "**The floor** is the same dataflow with a journal by hand. It serialises the value of every step,
@@ -251,10 +256,9 @@ it is fast, the engine's own work and SQLite's count, too: a transaction writes 
 the log, the floor of W1 writes one. The time of a sync depends on where on the disk a file happens to be,
 by a quarter; so W1 is measured in five places, each with files of its own.
 
-W1 and W3 miss their targets. A commit of a lone run takes 2.1 bare syncs (223 to 260 µs against 104 to 122 µs
-in `repeat durable w1`), and the engine 25 µs between two commits: the transaction of one turn writes about
-nine pages, where one row would be one or two. Fewer pages for each turn is what would help, in W3 as well,
-where two threads share the work of 64 chains with the writer.
+W3 misses its target. The transaction of one turn writes about nine pages, where the floor writes one, and
+two threads share the work of 64 chains with the writer. Fewer pages for each turn would help. W1 depends
+on the machine: on others a commit of a lone run took 2.1 bare syncs, and W1 had a ratio of 1.9.
 ";
 
 pub(crate) fn print(text: &str) {
