@@ -216,6 +216,18 @@ impl Ast {
         }
     }
 
+    /// Whether this is only a path: `search.items[0]`.
+    pub fn is_path(&self) -> bool {
+        match &self.kind {
+            AstKind::Name { .. } => true,
+            AstKind::Field(base, _) => base.is_path(),
+            AstKind::Index(base, index) => {
+                base.is_path() && matches!(index.kind, AstKind::Const(_))
+            }
+            _ => false,
+        }
+    }
+
     /// The path as written, for messages: `search.items[0]`.
     pub fn path(&self) -> String {
         match &self.kind {

@@ -263,6 +263,16 @@ impl Template {
         budgeted(limits, || self.fill(limits, &mut hole))
     }
 
+    /// The value for a preview: a path that has a value is replaced by it, every other placeholder
+    /// stays as written. Costs little, because it evaluates no filters, operators or functions.
+    pub fn eval_known_paths(&self, scope: &dyn Scope, limits: &Limits) -> Value {
+        let mut hole = |expr: &Expr| {
+            let known = expr.ast.is_path().then(|| eval::eval(&expr.ast, scope, limits).ok());
+            Ok(known.flatten().unwrap_or_else(|| Value::from(expr.source_text())))
+        };
+        budgeted(limits, || self.fill(limits, &mut hole)).unwrap_or_else(|_| self.to_value())
+    }
+
     fn fill(
         &self,
         limits: &Limits,

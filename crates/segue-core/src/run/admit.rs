@@ -1,9 +1,10 @@
 //! Admission of a run: checks its input and the required context.
 
 use super::redact;
-use crate::diagnostic::Code;
+use crate::diagnostic::{Code, nearest_name};
 use crate::limits::Limits;
 use crate::plan::Plan;
+use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 use crate::view::ErrorView;
 
@@ -28,6 +29,10 @@ pub fn admit(
         errors.push(ErrorView::check(Code::InputSchema, message, None));
         return Err(errors);
     }
+    if let (Some(schema), Some(given)) = (&composition.input, input.as_object()) {
+        let misspelt = given.keys().filter_map(|name| misspelt_input(schema.ty(), name));
+        errors.extend(misspelt.map(|it| ErrorView::check(Code::InputSchema, it, None)));
+    }
     let input = match &composition.input {
         Some(schema) => schema.with_defaults(input),
         None => input,
@@ -42,4 +47,12 @@ pub fn admit(
         errors.push(ErrorView::check(Code::Limit, message, None));
     }
     if errors.is_empty() { Ok(input) } else { Err(errors) }
+}
+
+/// Why a name is probably a misspelt input: the type does not declare it, but a similar one. A type that
+/// expressly allows other names has no misspelt ones.
+pub fn misspelt_input(ty: &Type, name: &str) -> Option<String> {
+    let FieldLookup::Undeclared { declared, .. } = ty.field(name) else { return None };
+    let near = nearest_name(name, declared.iter().map(|name| &**name))?;
+    Some(format!("there is no input `{name}`; did you mean `{near}`?"))
 }

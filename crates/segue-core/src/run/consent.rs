@@ -207,10 +207,13 @@ pub(super) fn declared_calls(state: &RunState, node: NodeId, candidate: u16) -> 
     }
 }
 
+/// The ways to confirm through each surface: the journal keeps the hint, and every surface may show it.
+const CONFIRM_HINT: &str = "confirm it when asked, or in advance: `--yes` at the command line, \
+    `options.approved` over REST and GraphQL; over MCP, use a host that asks people (elicitation)";
+
 /// The failure of a denied question.
 pub(super) fn denied_failure(message: String) -> Failure {
     let mut failure = Failure::permanent(Code::Denied, message);
-    failure.hint =
-        Some("confirm it when asked, or approve in advance: `--yes`, or `options.approved`".into());
+    failure.hint = Some(CONFIRM_HINT.into());
     failure
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::advance::{StepResult, TurnBuilder};
+use super::consent::denied_failure;
 use super::journal::{Fact, Failure, LoopItem, NodeId};
 use super::node::NodeState;
 use super::scope::FrameScope;
@@ -227,11 +228,7 @@ impl TurnBuilder<'_> {
             return self.succeed(node, output);
         }
         let id = self.state.step(node).id.clone();
-        let mut failure = Failure::permanent(Code::Denied, format!("`{id}` was not approved"));
-        failure.hint = Some(
-            "approve it when asked, or approve in advance: `--yes`, or `options.approved`".into(),
-        );
-        self.fail(node, failure);
+        self.fail(node, denied_failure(format!("`{id}` was not approved")));
     }
 
     /// The question timed out; `on_timeout` decides.

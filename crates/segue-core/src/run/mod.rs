@@ -41,7 +41,7 @@ mod view;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-pub use admit::admit;
+pub use admit::{admit, misspelt_input};
 pub use expand::plan_composition;
 pub use inspect::{RollbackEventView, StepInspection, StepRollbackView, StepSourceView};
 pub use journal::{Entry, Fact, Failure, JOURNAL_FORMAT, LoopItem, NodeId, Options, Started};

@@ -8,11 +8,13 @@ use super::finish::results;
 use super::frame::StepState;
 use super::journal::{Entry, Fact, Failure, NodeId};
 use super::node::NodeState;
+use super::scope::FrameScope;
 use super::state::RunState;
 use super::{Question, QuestionId, QuestionKind, RollbackCall};
 use crate::composition::tool::Impact;
 use crate::composition::{Flow, StepKind, ToolCall};
 use crate::id::ToolId;
+use crate::limits::Limits;
 use crate::plan::DeclaredCall;
 use crate::value::{Map, Shared, Value};
 use crate::view::{
@@ -116,6 +118,8 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
     let tool = tool_spec(candidate_call(state.step(node), candidate));
     let parts = declared_calls(state, node, candidate);
     let (effect, planned) = (tool.annotations.impact(), state.planned(node));
+    let rollback = state.rollback_to_confirm(node, candidate);
+    let rollback = rollback.map(|call| rollback_call(state, node, call, &args));
     // A composition is rolled back by its own steps.
     let can_roll_back = match tool.composition {
         Some(_) => parts.iter().all(|part| part.can_roll_back),
@@ -127,7 +131,7 @@ fn call_question(state: &RunState, node: NodeId, candidate: u16, args: Value) ->
         effect,
         can_roll_back: effect <= Impact::Reads || can_roll_back,
         parts,
-        rollback: state.rollback_to_confirm(node, candidate).map(rollback_call),
+        rollback,
     }
 }
 
@@ -172,10 +176,18 @@ fn covers(question: &QuestionKind) -> Vec<CoveredView> {
     }
 }
 
-/// The rollback call of a step, as written: its references have no values yet.
-fn rollback_call(call: &ToolCall) -> RollbackCall {
-    let (tool, args) = (tool_spec(call), call.parameters.template.to_value());
-    RollbackCall { tool: tool.id.clone(), args, effect: tool.annotations.impact() }
+/// The rollback call of a step, given the redacted arguments of the step. What depends on the step's
+/// output has no value yet and stays as written.
+fn rollback_call(state: &RunState, node: NodeId, call: &ToolCall, args: &Value) -> RollbackCall {
+    let mut scope = FrameScope::new(state, node.frame);
+    scope.args = Some(args);
+    let known = call.parameters.template.eval_known_paths(&scope, &Limits::default());
+    let tool = tool_spec(call);
+    RollbackCall {
+        tool: tool.id.clone(),
+        args: state.sensitive.value(&known),
+        effect: tool.annotations.impact(),
+    }
 }
 
 /// The decisions with person and time, in the order of the journal.

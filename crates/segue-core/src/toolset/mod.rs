@@ -239,6 +239,12 @@ impl Toolset {
         self.tools.values()
     }
 
+    /// The same without the compositions that may not run with it.
+    pub fn usable_tools(&self) -> impl Iterator<Item = &Arc<ToolSpec>> {
+        let may_run = |composition| self.run_error(composition).is_none();
+        self.tools().filter(move |tool| tool.composition.as_deref().is_none_or(may_run))
+    }
+
     /// The tool of this id.
     pub fn get(&self, id: &ToolId) -> Option<&Arc<ToolSpec>> {
         self.tools.get(id)

@@ -1,5 +1,5 @@
-//! Large values in short: a value of any size becomes one that a page can show at once, and that says
-//! what was left out.
+//! Large values in short: a value of any size becomes one that a page can show at once, with the kind and
+//! size of each part that was cut.
 //!
 //! A value that was cut is `{"$cut": {"kind", "bytes", "length", "preview"}}`.
 

@@ -62,7 +62,7 @@ async fn a_task_is_followed_to_its_end() {
         ("empty", &GENERATIONS[1..], refused(Code::ToolError, "no result")),
         ("cancels", &GENERATIONS, doubtful("cancelled its task")),
         ("forgets", &GENERATIONS, doubtful("Task not found")),
-        ("dies", &GENERATIONS, doubtful("giving up")),
+        ("dies", &GENERATIONS, doubtful("; the server's last output:\ngiving up")),
     ] {
         for generation in generations {
             let server = server(generation, behaviour, None);

@@ -132,7 +132,8 @@ fn names(compositions: &[&str], taken: &BTreeSet<&str>) -> Vec<String> {
         .collect()
 }
 
-fn plain_name(name: &str) -> String {
+/// The name of the tool of a composition, unless another one would have the same.
+pub(super) fn plain_name(name: &str) -> String {
     let name: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' })

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use segue_core::access::{Principal, Right};
 use segue_core::composition::Dialect;
-use segue_core::diagnostic::{DiagnosticView, nearest_name};
+use segue_core::diagnostic::DiagnosticView;
 use segue_core::source::Source;
 use segue_core::view::PlanView;
 use segue_core::view::source::{StepPlaceView, format_name, step_places};
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::catalog::ServedTool;
 use super::composition_tests::{TestFileReport, TestRunner, TestsReport, test_files};
+use super::documents::not_served;
 use super::error::Error;
 use super::requests::TestComposition;
 use super::responses::{CompositionList, CompositionSummary};
@@ -80,11 +81,7 @@ fn find(service: &RunService, who: &Principal, name: &str) -> Result<Arc<ServedT
     if let Some(tool) = tools.of_composition(name).or_else(|| tools.get(name)) {
         return Ok(tool.clone());
     }
-    let error = Error::not_found(format!("no composition `{name}` is served"));
-    Err(match nearest_name(name, tools.iter().map(|tool| &*tool.composition)) {
-        Some(near) => error.help(format!("did you mean `{near}`?")),
-        None => error,
-    })
+    Err(not_served(service, who, name))
 }
 
 /// A composition that is served to a caller.
@@ -95,9 +92,8 @@ pub fn get(service: &RunService, who: &Principal, name: &str) -> Result<Composit
     let engine = service.catalog(who).engine;
     let (_, findings) = calculate(|| engine.plan(source));
     let summary = compositions(service, who).into_iter().find(|it| it.name == tool.composition);
-    let unknown = || Error::not_found(format!("no composition `{name}` is served"));
     Ok(CompositionDetails {
-        summary: summary.ok_or_else(unknown)?,
+        summary: summary.ok_or_else(|| not_served(service, who, name))?,
         text: source.text().into(),
         file: file_of(source).map(|path| shown(who, &path)),
         format: format_name(source),

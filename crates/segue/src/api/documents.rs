@@ -5,17 +5,60 @@
 
 use std::sync::Arc;
 
-use segue_core::access::Principal;
+use segue_core::access::{Principal, Right};
+use segue_core::compile::read_header;
+use segue_core::diagnostic::{Diagnostic, Severity, nearest_name};
 use segue_core::plan::Plan;
 use segue_core::source::Source;
 use segue_core::template::TemplateOrigin;
 use segue_core::view::PlanView;
+use segue_runtime::engine::LoadError;
 
+use super::catalog::plain_name;
 use super::error::Error;
 use super::requests::DocumentRef;
 use super::responses::ValidationResult;
 use super::runs::RunService;
 use super::threads::calculate;
+use crate::print::escape_control;
+
+/// Why no composition of this name is served to a caller.
+pub fn not_served(service: &RunService, who: &Principal, name: &str) -> Error {
+    if let Some(failure) = load_failure(service, who, name) {
+        return failure;
+    }
+    let error = Error::not_found(format!("no composition `{name}` is served"));
+    let tools = service.catalog(who).tools;
+    match nearest_name(name, tools.iter().map(|tool| &*tool.composition)) {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => error,
+    }
+}
+
+/// Why a configured composition could not be loaded, by its name or that of its tool. A caller that is
+/// bound to a toolset does not learn of compositions outside it, so it gets no reason.
+pub fn load_failure(service: &RunService, who: &Principal, name: &str) -> Option<Error> {
+    if who.toolset.is_some() || !who.may(Right::Run) {
+        return None;
+    }
+    let limits = service.limits();
+    let broken = service.broken_compositions();
+    let is_meant = |failed: &&LoadError| {
+        let header = read_header(&failed.source, &limits);
+        header.is_some_and(|header| *header.name == *name || plain_name(&header.name) == name)
+    };
+    let LoadError { diagnostics, .. } = broken.iter().find(is_meant)?;
+    let is_error = |finding: &&Diagnostic| finding.severity == Severity::Error;
+    let first = diagnostics.iter().find(is_error);
+    let reason = first.map_or("it cannot be read", |finding| &*finding.message);
+    let message = format!("composition `{name}` could not be loaded: {}", escape_control(reason));
+    let check = format!("`segue check {name}` names everything that is wrong with it");
+    let help = match first.and_then(|finding| finding.help.as_deref()) {
+        Some(help) => format!("{}; {check}", escape_control(help)),
+        None => check,
+    };
+    Some(Error::not_found(message).help(help))
+}
 
 /// A composition that a request means. Only served ones are compiled already.
 pub enum ResolvedDocument {
@@ -51,8 +94,8 @@ impl ResolvedDocument {
             DocumentRef::Served(name) => {
                 let tools = &catalog.tools;
                 let tool = tools.get(name).or_else(|| tools.of_composition(name));
-                let unknown = || Error::not_found(format!("no composition `{name}` is served"));
-                Ok(ResolvedDocument::Served(tool.ok_or_else(unknown)?.plan.clone()))
+                let tool = tool.ok_or_else(|| not_served(service, who, name))?;
+                Ok(ResolvedDocument::Served(tool.plan.clone()))
             }
         }
     }

@@ -78,7 +78,12 @@ pub fn list_calls(calls: &[DeclaredCall]) -> String {
 /// The call of a rollback that is allowed together with a call.
 pub fn rollback_text(undo: Option<&RollbackCall>) -> String {
     let Some(RollbackCall { tool, args, .. }) = undo else { return String::new() };
-    format!("If a later step fails, `{tool}` rolls it back with\n{}\n", shown(args))
+    format!("If a later step fails, `{tool}` rolls it back with\n{}\n", indented(args))
+}
+
+/// Arguments below the line that introduces them.
+pub fn indented(arguments: &Value) -> String {
+    shown(arguments).lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The effect of a call that is allowed, as a line; empty where there is none.
@@ -132,7 +137,7 @@ pub fn form(composition: &str, question: &Question) -> QuestionForm {
         } => QuestionForm {
             message: format!(
                 "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}{}May it?",
-                shown(args),
+                indented(args),
                 stakes(*effect, *is_undoable),
                 list_calls(parts),
                 rollback_text(undo.as_ref())

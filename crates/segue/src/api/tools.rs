@@ -37,7 +37,7 @@ pub fn compositions(service: &RunService, who: &Principal) -> Vec<CompositionSum
 /// The tools that a caller may use and that fit these words, the best first; without words, by id.
 pub fn list(service: &RunService, who: &Principal, search: &str) -> Vec<ToolDetails> {
     let toolset = service.catalog(who).engine.toolset();
-    let found = toolset::search(toolset.tools(), search).into_iter();
+    let found = toolset::search(toolset.usable_tools(), search).into_iter();
     found.map(|tool| ToolDetails::from(&**tool)).collect()
 }
 

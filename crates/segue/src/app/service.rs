@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use segue_runtime::driver::now_ms;
-use segue_runtime::store::Retention;
+use segue_runtime::store::{Retention, RunRow};
 
 use super::{App, AppError};
 use crate::api::runs::RunService;
@@ -16,6 +16,9 @@ use crate::print::{print_error, print_note, print_status};
 
 /// The time between two searches for runs to delete.
 const PRUNE_INTERVAL: Duration = Duration::from_hours(1);
+
+/// How many resumed runs the start names, without `--verbose`.
+const RESUMED_NAMED_MAX: usize = 10;
 
 /// Starts the threads of a server.
 pub(crate) fn start_threads() -> Result<ThreadPools, AppError> {
@@ -46,10 +49,25 @@ pub(crate) async fn recover(
     ready: Option<&BTreeSet<Arc<str>>>,
 ) {
     match service.recover(&app.upstream.pending(), ready).await {
-        Ok(count) if app.options.verbose => print_status(&format!("{count} unfinished runs")),
-        Ok(_) => {}
+        Ok(resumed) if resumed.is_empty() || app.options.quiet => {}
+        Ok(resumed) => {
+            let shown_max = if app.options.verbose { usize::MAX } else { RESUMED_NAMED_MAX };
+            print_status(&resumed_runs(&resumed, shown_max));
+        }
         Err(error) => print_error(&error.to_string(), None),
     }
+}
+
+/// Which runs were resumed, in one line.
+fn resumed_runs(runs: &[RunRow], shown_max: usize) -> String {
+    let shown = runs.iter().take(shown_max);
+    let shown: Vec<String> = shown.map(|run| format!("{} ({})", run.run_id, run.name)).collect();
+    let more = match runs.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let runs = if runs.len() == 1 { "run" } else { "runs" };
+    format!("resumes the interrupted {runs} {}{more}", shown.join(", "))
 }
 
 /// Deletes finished runs in the background, as `retention` says, while this process lives.

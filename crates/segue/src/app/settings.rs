@@ -16,7 +16,7 @@ use crate::print::display_path;
 /// Sections whose members are settings of their own.
 const SECTIONS: &[&str] = &["server", "limits", "builtins", "retention", "llm", "observe"];
 
-/// The value of a setting that nobody configured.
+/// The value of a setting that the configuration does not have.
 const DEFAULT: &str = "default";
 
 /// The settings of a configuration.

@@ -1,6 +1,8 @@
 //! The overview of commands in `segue --help`, grouped by what a person wants to do.
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::print::print_status;
 
 /// The commands, in the order in which the overview shows them.
 const GROUPS: &[(&str, &[&str])] = &[
@@ -24,6 +26,9 @@ pub(super) fn print(error: &clap::Error) {
     let plain = error.render().to_string();
     if !is_help || !plain.contains(OVERVIEW) {
         let _ = error.print();
+        if let Some(pair) = forgotten_flag(error, &plain) {
+            print_status(&format!("\n  tip: to give an input, use '-i {pair}'"));
+        }
         return;
     }
     let help = grouped(&error.render().ansi().to_string());
@@ -32,6 +37,17 @@ pub(super) fn print(error: &clap::Error) {
     } else {
         anstream::print!("{help}");
     }
+}
+
+/// The `name=value` that stands where no argument is expected, in a command that takes inputs.
+fn forgotten_flag<'a>(error: &'a clap::Error, plain: &str) -> Option<&'a str> {
+    let takes_inputs = ["segue run", "segue call"].iter().any(|it| plain.contains(it));
+    let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let (name, _) = found.split_once('=')?;
+    let is_pair = !name.is_empty() && !name.starts_with('-');
+    (error.kind() == ErrorKind::UnknownArgument && takes_inputs && is_pair).then_some(found)
 }
 
 /// Splits the list of commands into the groups. What no group has stays in clap's own list.

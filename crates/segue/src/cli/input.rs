@@ -4,9 +4,9 @@ use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use segue_core::diagnostic::nearest_name;
 use segue_core::document::read_json_value;
 use segue_core::limits::Limits;
+use segue_core::run::misspelt_input;
 use segue_core::schema::Schema;
 use segue_core::source::Source;
 use segue_core::types::{FieldLookup, Type};
@@ -91,20 +91,14 @@ pub(super) fn read_pair(
         read_json_value(&text, limits)
             .map_err(|finding| format!("the value of `{name}` is not JSON: {}", finding.message))?
     } else {
+        if let Some(why) = misspelt_input(ty, name) {
+            return Err(why);
+        }
         let wanted = match ty.field(name) {
             FieldLookup::Found { ty, .. } => ty,
-            FieldLookup::Undeclared { surely, declared } => {
-                let near = nearest_name(name, declared.iter().map(|name| &**name));
-                match (near, surely) {
-                    (Some(near), _) => {
-                        return Err(format!("there is no input `{name}`; did you mean `{near}`?"));
-                    }
-                    (None, true) => {
-                        let names = declared.join("`, `");
-                        return Err(format!("there is no input `{name}`; there are `{names}`"));
-                    }
-                    (None, false) => Type::Any,
-                }
+            FieldLookup::Undeclared { surely: true, declared } => {
+                let names = declared.join("`, `");
+                return Err(format!("there is no input `{name}`; there are `{names}`"));
             }
             _ => Type::Any,
         };

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::current_user::current_user;
 use super::input;
 use super::progress::ProgressDisplay;
-use crate::api::questions::{consent, list_calls, quoted, rollback_text, shown, stakes};
+use crate::api::questions::{consent, indented, list_calls, quoted, rollback_text, stakes};
 use crate::print::{escape_control, print_status};
 
 /// Asks on a terminal; without one, `otherwise` answers.
@@ -117,7 +117,7 @@ async fn prompt(question: &Question) -> Option<(bool, Value)> {
         QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => {
             let (stakes, rollback) =
                 (stakes(*effect, *can_roll_back), rollback_text(rollback.as_ref()));
-            let args = format!("{}\n{stakes}{}{rollback}", indent(&shown(args)), list_calls(parts));
+            let args = format!("{}\n{stakes}{}{rollback}", indented(args), list_calls(parts));
             let text = format!("step `{step}` wants to call `{tool}` with\n{args}may it? [y/N] ");
             Some((is_yes(&line(&text).await), Value::Null))
         }
@@ -240,8 +240,4 @@ async fn line(text: &str) -> String {
         });
     }
     typed.await.unwrap_or_default()
-}
-
-fn indent(text: &str) -> String {
-    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }

@@ -3,7 +3,7 @@
 use clap::{Args, ValueEnum};
 use segue_core::compile::dialect::{Draft, composition_schema, test_schema};
 
-use super::{Exit, to_json};
+use super::{Exit, Global, print_json};
 use crate::graphql;
 use crate::print::print_data;
 use crate::server;
@@ -35,7 +35,7 @@ enum DraftName {
     Draft07,
 }
 
-pub(super) fn schema(args: &SchemaArgs) -> Exit {
+pub(super) fn schema(global: &Global, args: &SchemaArgs) -> Exit {
     if args.openapi {
         print_data(server::openapi().trim_end());
         return Exit::Success;
@@ -49,6 +49,6 @@ pub(super) fn schema(args: &SchemaArgs) -> Exit {
         DraftName::Draft07 => Draft::Draft07,
     };
     let schema = if args.test { test_schema(draft) } else { composition_schema(draft) };
-    print_data(&to_json(&schema));
+    print_json(global, &schema);
     Exit::Success
 }

@@ -91,7 +91,7 @@ fn list(global: &Global, app: &App, words: &str) -> Exit {
         ));
     }
     let toolset = app.engine.toolset();
-    let found = search(toolset.tools(), words);
+    let found = search(toolset.usable_tools(), words);
     if global.is_json() {
         let tools = found.iter().map(|tool| ToolDetails::from(&***tool)).collect();
         print_data(&to_json(&ToolList { tools }));

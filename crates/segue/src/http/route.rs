@@ -287,9 +287,10 @@ pub fn find(
     if at_path().any(|route| route.verb == Verb::Get) {
         allowed.push("HEAD");
     }
-    let detail = format!("`{method}` is not for this path");
+    let allowed = allowed.join(", ");
+    let detail = format!("`{method}` is not for this path; it takes {allowed}");
     let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, Code::InvalidField, detail);
-    Err(problem.allowing(&allowed.join(", ")))
+    Err(problem.allowing(&allowed))
 }
 
 /// The principal of a request, which the auth layer has found.

@@ -30,6 +30,7 @@ use super::stdio::ClientGone;
 use super::task_results::TaskResults;
 use super::translate;
 use crate::api::content::{self, ContentData};
+use crate::api::documents::load_failure;
 use crate::api::error::Error;
 use crate::api::result::{RenderOptions, ResultPart, ToolResult, run_of_uri};
 use crate::api::runs::RunService;
@@ -252,11 +253,7 @@ impl Server {
         let Some(builtin) = builtin::find(tool) else {
             let served = catalog.tools.get(tool).filter(|_| who.may(CALL_RIGHT));
             let Some(served) = served else {
-                let known = catalog.tools.iter().map(|tool| &*tool.name);
-                let near = nearest_name(tool, known).filter(|_| who.may(CALL_RIGHT));
-                let near = near.map(|near| format!("; did you mean `{near}`?"));
-                let message = format!("there is no tool `{tool}`{}", near.unwrap_or_default());
-                return Err(ErrorData::invalid_params(message, None));
+                return Err(ErrorData::invalid_params(unknown_tool(&service, who, tool), None));
             };
             let run = ToolRun {
                 who: who.clone(),
@@ -473,6 +470,18 @@ impl ServerHandler for Server {
         })
         .await
     }
+}
+
+/// Why a caller has no tool of this name.
+fn unknown_tool(service: &RunService, who: &Principal, tool: &str) -> String {
+    if let Some(failure) = load_failure(service, who, tool) {
+        return failure.text();
+    }
+    let catalog = service.catalog(who);
+    let near = nearest_name(tool, catalog.tools.iter().map(|tool| &*tool.name));
+    let near = near.filter(|_| who.may(CALL_RIGHT));
+    let near = near.map(|near| format!("; did you mean `{near}`?"));
+    format!("there is no tool `{tool}`{}", near.unwrap_or_default())
 }
 
 /// An item of content in a result, as a resource.

@@ -105,6 +105,12 @@ fn help_is_grouped() {
     let titles = ["Input:", "Calls and failures:", "Results and tests:", "Global options:"];
     let places: Vec<usize> = titles.iter().map(|title| help.find(title).unwrap()).collect();
     assert!(places.is_sorted(), "{help}");
+    let refused = world.segue(&["run", "x.yaml", "folder=in"]).exits(2).stderr;
+    assert!(refused.contains("to give an input, use '-i folder=in'"), "{refused}");
+    for other in [["run", "x.yaml", "folder"], ["check", "x.yaml", "--folder=in"]] {
+        let refused = world.segue(&other).exits(2).stderr;
+        assert!(!refused.contains("to give an input"), "{refused}");
+    }
     // A wrong call shows the overview, too.
     assert!(world.segue(&[]).exits(2).stderr.contains("Write and check:"));
 }

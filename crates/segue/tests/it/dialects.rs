@@ -134,5 +134,11 @@ fn a_converted_document_is_the_same_plan() {
     assert_eq!((&before["dialect"], &after["dialect"]), (&json!("chain"), &json!("composition")));
     let broken = world.segue(&["convert", "segue.yaml"]).exits(2);
     assert!(broken.stdout.is_empty());
+    let report = world.json(0, &["convert", "c.yaml", "--json"]);
+    assert_eq!(report["ok"], true);
+    assert_eq!(report["composition"].as_str().unwrap().trim_end(), native.trim_end());
+    let report = world.json(2, &["convert", "segue.yaml", "--json"]);
+    assert_eq!((&report["ok"], &report["composition"]), (&json!(false), &json!(null)));
+    assert_eq!(report["diagnostics"][0]["severity"], "error");
     world.segue(&["convert", "nothing.yaml"]).exits(2);
 }

@@ -21,7 +21,9 @@ pub(crate) struct Served {
     /// Its process, unless it is in this one.
     child: Option<Child>,
     pub(crate) address: String,
-    /// Lines that it has said.
+    /// Lines that it said before it listened.
+    at_start: Vec<String>,
+    /// Lines that it has said since.
     said: Arc<Mutex<Vec<String>>>,
 }
 
@@ -109,12 +111,19 @@ impl Served {
     fn spawn(mut command: Command) -> Served {
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let first = lines.find(|line| line.contains("listening at ")).unwrap();
+        let mut at_start: Vec<String> = Vec::new();
+        let first = loop {
+            let line = lines.next().unwrap();
+            if line.contains("listening at ") {
+                break line;
+            }
+            at_start.push(line);
+        };
         let address = first.split("://").nth(1).unwrap().split(' ').next().unwrap().to_owned();
         let said: Arc<Mutex<Vec<String>>> = Arc::default();
         let heard = said.clone();
         std::thread::spawn(move || lines.for_each(|line| heard.lock().unwrap().push(line)));
-        let served = Served { child: Some(child), address, said };
+        let served = Served { child: Some(child), address, at_start, said };
         // Whatever is said at the start has been said when something is answered.
         assert_eq!(served.ask("GET", "/healthz", &[], "").status, 200);
         served
@@ -122,7 +131,7 @@ impl Served {
 
     /// One that listens at this address already.
     pub(crate) fn at(address: String) -> Served {
-        Served { child: None, address, said: Arc::default() }
+        Served { child: None, address, at_start: Vec::new(), said: Arc::default() }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -140,6 +149,11 @@ impl Served {
             assert!(began.elapsed() < SAID_MAX, "it never said `{part}`");
             std::thread::yield_now();
         }
+    }
+
+    /// Whether a line with this in it came before it listened.
+    pub(crate) fn said_at_start(&self, part: &str) -> bool {
+        self.at_start.iter().any(|line| line.contains(part))
     }
 
     /// Every line that it has said since it listens.

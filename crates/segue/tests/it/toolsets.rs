@@ -50,6 +50,18 @@ fn toolsets_of_the_configuration_select_tools() {
     assert!(!picky.contains(&"builtin:files_write".to_owned()));
 }
 
+/// A composition that a toolset selects, but whose tools it does not, is not listed.
+#[test]
+fn compositions_that_cannot_run_are_not_listed() {
+    let world = world();
+    let toolset =
+        "toolsets: { some: { allow: ['composition:says', 'composition:fails', echo] } }\n";
+    world.file("segue.yaml", format!("store: memory\ncompositions: ['*s.yaml']\n{toolset}"));
+    world.file("says.yaml", "name: says\nsteps: [{ id: a, tool: echo }]\n");
+    world.file("fails.yaml", "name: fails\nsteps: [{ id: a, tool: fail }]\n");
+    assert_eq!(ids(&world, "some"), ["builtin:echo", "composition:says"]);
+}
+
 #[test]
 fn what_is_wrong_with_a_toolset_is_said() {
     let world = world();

@@ -122,25 +122,46 @@ fn warn_in_body(body: &Body, findings: &mut Vec<Diagnostic>) {
             let others = body.steps.iter().enumerate();
             let others = others.filter(|(other, _)| *other != position && !before[*other]);
             let fallible = others.filter(|(_, other)| may_fail(other));
-            let fallible: Vec<&str> = fallible.map(|(_, other)| &*other.id).collect();
+            let fallible: Vec<usize> = fallible.map(|(other, _)| other).collect();
             if !fallible.is_empty() {
-                let (id, others) = (&step.id, quoted(&fallible));
+                let id = &step.id;
+                let others = quoted(&ids(body, &fallible));
                 let message = format!("step `{id}` {what}, and {others} may still fail after it");
-                let how = match body.flow {
-                    Flow::Graph if fallible.len() <= SHOWN => {
-                        format!(": `depends_on: [{}]`", fallible.join(", "))
-                    }
-                    _ => String::new(),
-                };
-                let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span)
-                    .help(format!("{advice}move `{id}` after {others}{how}"));
-                findings.push(finding);
+                let help = order_help(body, position, &fallible, advice);
+                let finding = Diagnostic::warning(Code::Irreversible, message, step.id_span);
+                findings.push(finding.help(help));
             }
         }
         for inner in step.kind.bodies() {
             warn_in_body(inner, findings);
         }
     }
+}
+
+/// What to do about a step that should come after the `fallible` ones. A step that depends on it cannot
+/// come before it: that would be a cycle.
+fn order_help(body: &Body, position: usize, fallible: &[usize], advice: &str) -> String {
+    let id = &body.steps[position].id;
+    let (bound, free): (Vec<usize>, Vec<usize>) =
+        fallible.iter().partition(|other| dependencies(body, **other)[position]);
+    let (bound, free) = (ids(body, &bound), ids(body, &free));
+    if free.is_empty() {
+        let bound = quoted(&bound);
+        return match advice {
+            "" => format!("move `{id}` after {bound}, if {bound} can do without it"),
+            advice => advice.to_owned(),
+        };
+    }
+    let how = match body.flow {
+        Flow::Graph if free.len() <= SHOWN => format!(": `depends_on: [{}]`", free.join(", ")),
+        _ => String::new(),
+    };
+    let or = if advice.is_empty() { "" } else { ", or " };
+    format!("{advice}{or}move `{id}` after {}{how}", quoted(&free))
+}
+
+fn ids<'a>(body: &'a Body, positions: &[usize]) -> Vec<&'a str> {
+    positions.iter().map(|position| &*body.steps[*position].id).collect()
 }
 
 /// How many ids of steps a message lists.
@@ -170,7 +191,7 @@ fn irreversible_reason(step: &Step) -> Option<(String, &'static str)> {
         (StepRollback::Declared, DeclaredRollback::Unknown)
             if tool.composition.is_none() && tool.annotations.impact() == Impact::Destroys =>
         {
-            let advice = "declare a `rollback` on the step or for its tool, or ";
+            let advice = "declare a `rollback` on the step or for its tool";
             Some((format!("has no rollback although `{}` is destructive", tool.id), advice))
         }
         _ => None,
@@ -192,16 +213,54 @@ fn steps_before(body: &Body, position: usize) -> Vec<bool> {
     if body.flow == Flow::Program {
         return (0..body.steps.len()).map(|other| other < position).collect();
     }
+    dependencies(body, position)
+}
+
+/// Whether this step depends on the step at each position, also through others.
+fn dependencies(body: &Body, position: usize) -> Vec<bool> {
     let mut before = vec![false; body.steps.len()];
     let mut work = vec![position];
     while let Some(at) = work.pop() {
-        for need in &body.steps[at].needs {
-            if !std::mem::replace(&mut before[need.position], true) {
-                work.push(need.position);
+        for need in direct_dependencies(body, at) {
+            if !std::mem::replace(&mut before[need], true) {
+                work.push(need);
             }
         }
     }
     before
+}
+
+/// The steps that this step waits for. A chain runs in the order of its text, so there these are the
+/// steps that it reads.
+fn direct_dependencies(body: &Body, position: usize) -> Vec<usize> {
+    let step = &body.steps[position];
+    if body.flow == Flow::Graph {
+        return step.needs.iter().map(|need| need.position).collect();
+    }
+    let (mut read, mut reads_state) = (BTreeSet::new(), false);
+    let mut note = |step: &Step| {
+        note_step(step, &mut read);
+        reads_state |= reads_chain_state(step);
+    };
+    note(step);
+    step.kind.bodies().into_iter().for_each(|inner| inner.walk(&mut note));
+    // A name of the state may be one that any earlier step has set.
+    let is_read = |other: &usize| {
+        read.contains(&body.steps[*other].index) || (reads_state && *other < position)
+    };
+    (0..body.steps.len()).filter(is_read).collect()
+}
+
+fn reads_chain_state(step: &Step) -> bool {
+    let mut found = false;
+    let mut note = |ast: &Ast| {
+        ast.walk(&mut |node| {
+            found |= matches!(&node.kind, AstKind::Name { root: ExprRoot::State, .. });
+        });
+    };
+    templates_of(step, &mut |template| template.exprs(&mut |expr| note(expr.ast())));
+    exprs_of(step, &mut |expr| note(expr.ast()));
+    found
 }
 
 /// Named outputs that neither a step nor the composition's `output` reads.

@@ -1,4 +1,4 @@
-//! The documents of a text → the one that is meant.
+//! The documents of a text → the one that the caller names.
 //!
 //! A text holds one document, or resources of ToolHive as its users apply them: groups, servers,
 //! definitions of composite tools, and virtual servers that hold composite tools or refer to them by

@@ -94,6 +94,19 @@ pub(super) async fn with_final_output(
     with_output(why, traces, router)
 }
 
+/// Why a call was lost, with the server's last output, named as such.
+pub(super) async fn with_named_output(
+    why: &str,
+    traces: &ProcessOutput,
+    router: &MessageRouter,
+) -> String {
+    let text = with_final_output(why, traces, router).await;
+    match text.split_once('\n') {
+        Some((why, output)) => format!("{why}; the server's last output:\n{output}"),
+        None => text,
+    }
+}
+
 /// The error with the server's output so far.
 pub(super) fn with_output(why: &str, traces: &ProcessOutput, router: &MessageRouter) -> String {
     let mut text = why.to_owned();

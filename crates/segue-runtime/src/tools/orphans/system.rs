@@ -117,7 +117,7 @@ fn end_one(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
     }
     // A stopped process does not exit by itself, so its group id stays valid.
     let _ = pidfd_send_signal(&process, Signal::STOP);
-    let group_of = |pid| Stat::of(pid).and_then(|stat| Pid::from_raw(stat.group));
+    let group_of = |pid| Stat::of(pid).and_then(|stat| process_id(stat.group));
     if let Some(group) = group_of(pid)
         && Some(group) != group_of(getpid())
     {
@@ -130,7 +130,7 @@ fn end_one(pid: Pid, is_meant: impl Fn(&Pid) -> bool) {
 fn processes() -> impl Iterator<Item = Pid> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid())
+    numbers.filter_map(process_id).filter(|pid| *pid != getpid())
 }
 
 /// The call key and the owner of a process. Empty for a process that has ended.
@@ -175,7 +175,7 @@ impl ProcessMark {
         let here = self::namespace();
         let is_alive = || number.parse().is_ok_and(|number| is_alive(number, began));
         let is_part = |stat: Stat| {
-            let first = stat.session.parse().ok().and_then(Pid::from_raw);
+            let first = stat.session.parse().ok().and_then(process_id);
             let writes = |pid| output.first().is_some_and(|output| writes_to(pid, output));
             stat.session == session || writes(pid) || first.is_some_and(writes)
         };
@@ -193,13 +193,13 @@ fn writes_to(pid: Pid, pipe: &str) -> bool {
 
 /// Whether the process with this id started at this time, and is alive.
 pub(super) fn is_alive(number: i32, began: &str) -> bool {
-    let stat = Pid::from_raw(number).and_then(Stat::of).filter(|stat| !stat.is_over);
+    let stat = process_id(number).and_then(Stat::of).filter(|stat| !stat.is_over);
     stat.is_some_and(|stat| stat.began == began)
 }
 
 /// The start time of the process with this id.
 pub(super) fn began(number: i32) -> Option<String> {
-    Some(Stat::of(Pid::from_raw(number)?)?.began)
+    Some(Stat::of(process_id(number)?)?.began)
 }
 
 /// The ledger folder.
@@ -231,8 +231,13 @@ pub(super) fn namespace() -> Option<String> {
     std::fs::read_link("/proc/self/ns/pid").ok()?.into_os_string().into_string().ok()
 }
 
-/// Fields of `/proc/PID/stat`. A group or session from outside the container has the number 0
-/// inside it.
+/// The process or group of a number. The kernel writes 0 for one outside the container, and -1 for the
+/// group and session of a process that is ending: a signal to those would reach other processes.
+fn process_id(number: i32) -> Option<Pid> {
+    if number > 0 { Pid::from_raw(number) } else { None }
+}
+
+/// Fields of `/proc/PID/stat`.
 struct Stat {
     /// Whether it has ended, reaped or not.
     is_over: bool,
@@ -272,6 +277,16 @@ mod tests {
         let Stat { is_over, group, session, began } = Stat::read(line).unwrap();
         assert!(!is_over);
         assert_eq!((group, &*session, &*began), (0, "0", "987654"));
-        assert!(Pid::from_raw(group).is_none(), "no signal can be sent to this group");
+        assert!(process_id(group).is_none(), "no signal can be sent to this group");
+    }
+
+    /// The kernel has forgotten the group and the session of a process that is ending.
+    #[test]
+    fn a_process_that_is_ending_has_no_group() {
+        let line = "7 (a) X 0 -1 -1 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
+        let Stat { is_over, group, session, .. } = Stat::read(line).unwrap();
+        assert!(is_over);
+        assert!(process_id(group).is_none(), "no signal can be sent to this group");
+        assert!(session.parse().ok().and_then(process_id).is_none());
     }
 }

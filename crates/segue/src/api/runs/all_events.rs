@@ -1,5 +1,5 @@
-//! All that a client wants to hear, in one stream: which runs changed, how many questions wait, whether
-//! what is served changed, and the steps of some runs.
+//! One stream of everything that a page follows: changed runs, the number of open questions, changes of
+//! the served compositions and tools, and the steps of some runs.
 //!
 //! A cursor says up to where a client has heard: a place among the changes of all runs, and the next
 //! entry of each run whose steps it follows. A client that comes back with it misses nothing.
@@ -111,7 +111,7 @@ pub enum Told {
         /// Its status.
         status: RunStatus,
     },
-    /// What is served changed.
+    /// The served compositions or tools changed.
     Catalog,
 }
 

@@ -19,18 +19,18 @@ use crate::observe::RequestOrigin;
 
 impl RunService {
     /// Resumes every run that no process drives, if all its tools are configured and none of them is of
-    /// a `pending` source. With `now` only those that call a tool of these sources. Returns how many.
+    /// a `pending` source. With `now` only those that call a tool of these sources. Returns these runs.
     pub async fn recover(
         self: &Arc<RunService>,
         pending: &BTreeSet<Arc<str>>,
         now: Option<&BTreeSet<Arc<str>>>,
-    ) -> Result<usize, EngineError> {
+    ) -> Result<Vec<RunRow>, EngineError> {
         let engine = self.full_catalog().engine;
         let found = engine.store().unfinished().await?;
         for damaged in &found.damaged {
             tracing::warn!(target: "segue::store", "{damaged}");
         }
-        let mut count = 0;
+        let mut resumed = Vec::new();
         for row in found.runs {
             if let Some(reason) = &row.set_aside {
                 tracing::warn!(target: "segue::store", "run {} is set aside: {reason}", row.run_id);
@@ -43,10 +43,10 @@ impl RunService {
                 !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
             if is_due && engine.has_tools_of(&plan) {
                 self.resume(&row, RunCommand::Resume, TakeOver::Recover, QuestionPolicy::Defer);
-                count += 1;
+                resumed.push(row);
             }
         }
-        Ok(count)
+        Ok(resumed)
     }
 
     /// Resumes a run of the caller, with other answers to its questions. A run that this process drives

@@ -36,7 +36,7 @@ impl RunRegistry {
         handle.filter(|handle| who.can_see(handle.principal.as_deref()))
     }
 
-    /// A run that is driven here, whoever started it.
+    /// A run that this process drives, of any principal.
     pub(super) fn get(&self, run_id: &str) -> Option<Arc<RunHandle>> {
         self.handles.lock().get(run_id).cloned()
     }

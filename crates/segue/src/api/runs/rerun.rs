@@ -114,7 +114,7 @@ pub async fn rerun(
         None => ResolvedDocument::Inline(composition.source.clone()),
     };
     if matches!(document, ResolvedDocument::Inline(_)) && !dry_run {
-        let action = "run again what is not served as it was";
+        let action = "run a composition again that is no longer served, or has changed";
         require_for(who, Right::Compose, action, "what is served needs `run`")?;
     }
     let who = document.runs_as(who);

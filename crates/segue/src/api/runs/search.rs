@@ -1,4 +1,4 @@
-//! Runs by what they are called, what they call, and what is in their inputs and outputs.
+//! Search of runs by their names, their tools, and the text of their inputs and outputs.
 //!
 //! The store has no index of texts: a search reads runs, newest first, until it has found enough or has
 //! worked long enough. Then the caller goes on with the next page.

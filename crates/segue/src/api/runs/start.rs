@@ -131,7 +131,7 @@ pub async fn execute(
     run_execution(service, execution, Vec::new(), &fingerprint(request), call).await
 }
 
-/// Runs what was resolved, and waits for it. The same key with the same `keyed` is the same run.
+/// Starts a resolved execution, and waits for the run. The same key with the same `keyed` is the same run.
 pub(super) async fn run_execution(
     service: &Arc<RunService>,
     execution: Execution,

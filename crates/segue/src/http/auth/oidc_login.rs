@@ -1,7 +1,7 @@
 //! Sign-in of a browser at the OpenID Connect issuer: the authorization code flow with PKCE.
 //!
 //! `state` is random and works once. A cookie binds it to the browser that began, so that no other page can
-//! sign a browser in as somebody else. The tokens of the answer are verified like any token of the issuer.
+//! sign a browser in as another user. The tokens of the answer are verified like any token of the issuer.
 
 use std::collections::HashMap;
 use std::sync::Arc;

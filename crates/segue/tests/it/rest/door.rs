@@ -129,8 +129,10 @@ fn what_is_not_there_is_a_problem() {
     assert_eq!(served.ask("GET", "/api/v1/nothing", &[], "").status, 401);
     served.get("/api/v1/nothing").is_problem(404, "not-found");
     let answer = served.send("PATCH", "/api/v1/compositions/templates", &[], &json!({}));
-    answer.is_problem(405, "invalid-field");
+    let problem = answer.is_problem(405, "invalid-field");
     assert_eq!(answer.headers["allow"], "GET, POST, HEAD");
+    let detail = problem["detail"].as_str().unwrap();
+    assert_eq!(detail, "`PATCH` is not for this path; it takes GET, POST, HEAD");
     let problem = served.get("/api/v1/runs?stauts=failed").is_problem(400, "invalid-field");
     assert_eq!(problem["help"], "did you mean `status`?");
     served.get("/api/v1/runs?status=good").is_problem(400, "invalid-field");

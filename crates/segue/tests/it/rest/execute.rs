@@ -186,6 +186,21 @@ fn a_composition_is_validated() {
     assert!(problem["help"].as_str().unwrap().contains("`input` of the request"), "{problem}");
     assert!(!problem.to_string().contains("-i name"), "{problem}");
     assert_eq!(served.get("/api/v1/runs").is(200)["runs"], json!([]));
+    // A name that the schema does not declare, but nearly, is a mistake; one that it expressly allows is none.
+    for (others, status) in [(json!(null), 422), (json!(false), 422), (json!({}), 200)] {
+        let mut schema =
+            json!({ "type": "object", "properties": { "query": { "type": "integer" } } });
+        if !others.is_null() {
+            schema["additionalProperties"] = others;
+        }
+        let steps = json!([{ "id": "a", "set": { "x": 1 } }]);
+        let composition = json!({ "name": "open", "input": schema, "steps": steps });
+        let request = json!({ "composition": composition, "input": { "qery": 1 } });
+        let answer = served.post(EXECUTE, &request);
+        assert_eq!(answer.status, status, "{answer:?}");
+        let names_it = answer.body.contains("there is no input `qery`; did you mean `query`?");
+        assert_eq!(names_it, status == 422, "{answer:?}");
+    }
 }
 
 /// S0-87, S0-88: templates are listed, fetched, kept, replaced, run and forgotten.

@@ -370,4 +370,5 @@ fn a_server_ends_when_it_has_answered() {
     let next = Served::start(&world, "sqlite:s.db", &[]);
     let last = follow(&next, &long, None).last().unwrap();
     assert_eq!(last.data["status"], "success");
+    assert!(next.said_at_start(&format!("resumes the interrupted run {long} (long)")));
 }

@@ -39,6 +39,32 @@ fn an_undo_that_destroys_is_asked_for_with_its_step() {
     }
 }
 
+/// The question shows the arguments of the rollback that are known already. It keeps what depends on the
+/// output as written, and redacts what the step declares sensitive.
+#[test]
+fn a_question_shows_the_arguments_of_the_rollback() {
+    let text =
+        "'{{ args.content }}{{ args.content | upper }} of {{ args.summary }} {{ output.id }}'";
+    let known = BACK.replace("{ content: x }", "{ content: draft, summary: notes }");
+    let known = known.replace("'gone for {{ output.id }}'", text);
+    let hidden = known.replace("name: back", "name: hidden");
+    let hidden = hidden.replace("    rollback:", "    sensitive: [/content]\n    rollback:");
+    let world = world("", &[("back", &known), ("hidden", &hidden)]);
+    let mut host = Host::legacy(&world, &forms());
+    for (name, expected) in [
+        ("back", "  \"text\": \"draft{{ args.content | upper }} of notes {{ output.id }}\""),
+        ("hidden", "{{ args.content | upper }} of notes {{ output.id }}\""),
+    ] {
+        let id = host.begin("tools/call", json!({ "name": name, "arguments": {} }));
+        let asked = host.request("elicitation/create");
+        let message = asked["params"]["message"].as_str().unwrap();
+        assert!(message.contains(expected), "{message}");
+        assert_eq!(message.contains("draft"), name == "back", "{message}");
+        host.reply(&asked, json!({ "action": "decline", "content": {} }));
+        host.answer(id);
+    }
+}
+
 /// S3: the one question of an atomic composition, and the descriptions of tools, name what takes
 /// steps back; a description says that a person is asked on the way.
 #[test]

@@ -177,6 +177,10 @@ fn a_server_that_comes_late_is_taken_in() {
 
     let mut host = Host::legacy(&world, &json!({}));
     assert!(offered(&mut host).is_empty());
+    let not_loaded = host.ask("tools/call", json!({ "name": "c", "arguments": {} }));
+    let message = not_loaded["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("composition `c` could not be loaded: "), "{message}");
+    assert!(message.contains("is down") && message.contains("`segue check c`"), "{message}");
     let unknown =
         json!({ "composition": { "name": "q", "steps": [{ "id": "a", "tool": "h:t" }] } });
     let refused = host.call("composition_execute", unknown);

@@ -51,7 +51,7 @@ use segue_core::value::Value;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 
-use super::error_text::{failure, with_final_output};
+use super::error_text::{failure, with_named_output};
 use super::frames::FrameSink;
 use super::process_output::ProcessOutput;
 use crate::tools::CallChannel;
@@ -170,7 +170,7 @@ impl CallClient {
         let slot = PendingRequest::own(calling.asker.clone(), calling.frames.clone());
         let Some(id) = self.router.register(&slot) else {
             let why =
-                Box::pin(with_final_output("the connection was lost", &self.output, &self.router))
+                Box::pin(with_named_output("the connection was lost", &self.output, &self.router))
                     .await;
             return Err(RequestError::Unsent(why));
         };
@@ -295,7 +295,7 @@ impl CallClient {
     /// The error with the end of the server's output.
     async fn with_process_output(&self, why: &str) -> String {
         self.close_lost().await;
-        with_final_output(why, &self.output, &self.router).await
+        with_named_output(why, &self.output, &self.router).await
     }
 
     fn cancel_guard(&self, id: RequestId, slot: &Arc<PendingRequest>) -> CancelGuard {
