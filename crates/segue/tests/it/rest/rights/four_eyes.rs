@@ -55,7 +55,7 @@ fn asking() -> Json {
 
 impl Served {
     /// Starts a run of a composition, which waits.
-    fn waiting(&self, token: &str, name: &str) -> String {
+    fn waits_of(&self, token: &str, name: &str) -> String {
         let started = self.send_by(token, "POST", EXECUTE, &[], &json!({ "name": name }));
         started.is(202)["run_id"].as_str().unwrap().to_owned()
     }
@@ -80,14 +80,10 @@ fn who_starts_a_run_does_not_consent_to_it_beforehand() {
     let world = four_eyes();
     let served = Served::start(&world, STORE, &[]);
     let options = json!({ "approved": true });
-    let plan = json!({ "name": "erase", "keep": true });
-    let planned = served.post_as("ada", "/api/v1/plans", &plan).json();
-    let plan = planned["plan_id"].as_str().unwrap_or_else(|| panic!("{planned}"));
-    let earlier = served.waiting("ada-token", "erase");
+    let earlier = served.waits_of("ada-token", "erase");
     served.post_as("ada", &format!("/api/v1/runs/{earlier}/cancel"), &json!({})).is(200);
     for (path, body) in [
         (EXECUTE.to_owned(), json!({ "name": "erase", "options": options })),
-        (format!("/api/v1/plans/{plan}/execute"), json!({ "options": options })),
         (format!("/api/v1/runs/{earlier}/rerun"), json!({ "options": options })),
         ("/api/v1/tools/command:erase/call".to_owned(), options.clone()),
     ] {
@@ -96,7 +92,7 @@ fn who_starts_a_run_does_not_consent_to_it_beforehand() {
         let body = served.post(&path, &body);
         assert!(body.is_problem(403, "unauthorized").to_string().contains(REASON), "{path}");
     }
-    let query = "mutation { executeComposition(input: { name: \"erase\", options: { approved: true } }) { status } }";
+    let query = "mutation { executeComposition(request: { name: \"erase\", options: { approved: true } }) { status } }";
     let answer = served.post_as("ada", "/graphql", &json!({ "query": query })).is(200);
     assert!(answer["errors"][0]["message"].as_str().unwrap().contains(REASON), "{answer}");
     for args in [&["run", "erase", "--yes"][..], &["call", "command:erase", "--yes"]] {
@@ -114,7 +110,7 @@ fn another_principal_answers_on_every_surface() {
     let world = four_eyes();
     let served = Served::start(&world, STORE, &[]);
     for name in ["erase", "all", "ask"] {
-        let run = served.waiting("ada-token", name);
+        let run = served.waits_of("ada-token", name);
         for answer in [json!({ "approved": true }), json!({ "approved": false })] {
             let problem = served.post_as("ada", &approve_path(&run), &answer);
             let problem = problem.is_problem(403, "unauthorized");
@@ -134,13 +130,13 @@ fn another_principal_answers_on_every_surface() {
     }
     assert_eq!(marks(&world), 0);
     // REST, GraphQL, MCP, the command line.
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     served.post_as("root", &approve_path(&run), &json!({ "approved": true })).is(200);
     assert_eq!(marks(&world), 1);
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     let answer = served.post_as("root", "/graphql", &approve_mutation(&run)).is(200);
     assert_eq!(answer["data"]["approveRun"]["status"], "success", "{answer}");
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     let task = served.mcp_with("root", &asking(), "tasks/get", json!({ "taskId": run }));
     assert_eq!(task["result"]["status"], "input_required", "{task}");
     let answer = served.mcp_with("root", &asking(), "tasks/update", task_update(&run));
@@ -148,7 +144,7 @@ fn another_principal_answers_on_every_surface() {
     let wait = json!({ "run_id": run, "wait_ms": 30_000 });
     let ended = served.call_as("root", "run_get", &wait)["result"]["structuredContent"].clone();
     assert_eq!(ended["status"], "success", "{ended}");
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     cli(&world, &["approve", &run]).exits(0);
     assert_eq!(marks(&world), 4);
 }
@@ -158,11 +154,11 @@ fn another_principal_answers_on_every_surface() {
 fn another_principal_settles_a_call_in_doubt() {
     let world = four_eyes();
     let served = Served::start(&world, STORE, &[]);
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     let path = format!("/api/v1/runs/{run}/resume");
     let problem = served.post_as("ada", &path, &json!({ "assume": "failed" }));
     assert!(problem.is_problem(403, "unauthorized").to_string().contains(REASON), "{problem:?}");
-    let query = format!("mutation {{ resumeRun(runId: \"{run}\", assume: FAILED) {{ status }} }}");
+    let query = format!("mutation {{ resumeRun(runId: \"{run}\", assume: failed) {{ status }} }}");
     let answer = served.post_as("ada", "/graphql", &json!({ "query": query })).is(200);
     assert!(answer["errors"][0]["message"].as_str().unwrap().contains(REASON), "{answer}");
     // Nothing is in doubt: the other principal gets past the rule.
@@ -175,7 +171,7 @@ fn another_principal_settles_a_call_in_doubt() {
 fn the_inbox_says_why_a_question_is_not_the_callers() {
     let world = four_eyes();
     let served = Served::start(&world, STORE, &[]);
-    served.waiting("ada-token", "erase");
+    served.waits_of("ada-token", "erase");
     let question = |who: &str| {
         let answer = served.get_as(who, "/api/v1/questions");
         crate::rest::documented("GET", "/api/v1/questions", &answer);
@@ -210,7 +206,7 @@ fn the_operator_is_one_person_by_every_way_in() {
         }
         served.post_as("root", &approve_path(run), &json!({ "approved": true })).is(200);
     };
-    is_refused(&served.waiting(TOKEN, "erase"));
+    is_refused(&served.waits_of(TOKEN, "erase"));
     let done = cli(&world, &["--output", "json", "run", "erase"]).exits(3);
     assert!(!done.stderr.contains("denied"), "{done:?}");
     is_refused(done.json()["run_id"].as_str().unwrap());
@@ -269,7 +265,7 @@ fn a_host_that_cannot_ask_waits_if_the_configuration_says_so() {
 fn a_reload_changes_who_may_answer() {
     let world = self::world("");
     let served = Served::start(&world, STORE, &["--watch"]);
-    let run = served.waiting("ada-token", "erase");
+    let run = served.waits_of("ada-token", "erase");
     let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
     let strict = config.replace("server:\n", "server:\n  approvals: { four_eyes: true }\n");
     world.file("segue.yaml", strict);
