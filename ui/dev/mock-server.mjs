@@ -139,7 +139,7 @@ createServer(async (request, response) => {
   const chunks = [];
   for await (const chunk of request) chunks.push(chunk);
   const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
-  const noCsrf = request.method !== "GET" && url.pathname !== "/api/v1/session" && request.headers["x-segue-csrf"] !== session.csrf;
+  const noCsrf = request.method !== "GET" && request.headers["x-segue-csrf"] !== undefined && url.pathname !== "/api/v1/session" && request.headers["x-segue-csrf"] !== session.csrf;
   const answer = noCsrf ? problem(403, "the header X-Segue-CSRF is missing") : await route(request.method, url, body);
   response.writeHead(answer.status, { "Content-Type": answer.status < 400 ? "application/json" : "application/problem+json" });
   response.end(JSON.stringify(answer.body));

@@ -202,10 +202,37 @@ impl Caller {
     /// The owner of data that the run stores: the principal, or `None` for the operator. Items
     /// without an owner are the operator's, like those made at the command line.
     pub fn owner(&self) -> Option<&Arc<str>> {
-        let is_operator = matches!(&*self.principal, TOKEN_BEARER | THIS_MACHINE | STDIO);
-        (!is_operator).then_some(&self.principal)
+        person(&self.principal).map(|_| &self.principal)
     }
 }
+
+/// The operator has several names, one for every way in.
+fn person(name: &str) -> Option<&str> {
+    let is_operator = matches!(name, TOKEN_BEARER | THIS_MACHINE | STDIO);
+    (!is_operator).then_some(name)
+}
+
+/// Who may answer the questions of a run, beyond having the right to approve.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ApprovalRules {
+    /// Whether the principal that started a run may not answer its questions.
+    pub four_eyes: bool,
+    /// Whether questions stay open that an MCP host cannot put to its user; otherwise calls that ask are
+    /// denied.
+    pub unasked_wait: bool,
+}
+
+impl ApprovalRules {
+    /// Why a person may not answer the questions of a run that `starter` started; `None` if it may.
+    /// Both are names of principals, and `None` stands for the operator at the command line.
+    pub fn refusal(self, answers: Option<&str>, starter: Option<&str>) -> Option<&'static str> {
+        let is_same = answers.and_then(person) == starter.and_then(person);
+        (self.four_eyes && is_same).then_some(ANOTHER_PERSON)
+    }
+}
+
+/// The reason of [`ApprovalRules::refusal`].
+pub const ANOTHER_PERSON: &str = "another person must answer: who started the run may not";
 
 /// The rights and the toolset that a scope of a token grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -313,6 +340,21 @@ mod tests {
         for name in [TOKEN_BEARER, THIS_MACHINE, STDIO] {
             assert_eq!(owner(Principal::administrator(name)), None, "{name}");
         }
+    }
+
+    /// With four eyes a run is answered by another person; the operator is one person by every way in.
+    #[test]
+    fn four_eyes_are_those_of_two_people() {
+        let rules = ApprovalRules { four_eyes: true, ..ApprovalRules::default() };
+        let operator = [None, Some(TOKEN_BEARER), Some(THIS_MACHINE), Some(STDIO)];
+        for starter in operator {
+            assert!(operator.iter().all(|who| rules.refusal(*who, starter).is_some()));
+            assert_eq!(rules.refusal(Some("ada"), starter), None);
+            assert_eq!(rules.refusal(starter, Some("ada")), None);
+        }
+        assert_eq!(rules.refusal(Some("ada"), Some("ada")), Some(ANOTHER_PERSON));
+        assert_eq!(rules.refusal(Some("bob"), Some("ada")), None);
+        assert_eq!(ApprovalRules::default().refusal(Some("ada"), Some("ada")), None);
     }
 
     #[test]

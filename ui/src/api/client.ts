@@ -3,12 +3,40 @@ import type { paths } from "./schema";
 import type { Problem } from "./types";
 
 
-let csrf = "";
+const CSRF = "segue-csrf";
+let inMemory: string | null = null;
 let onSignedOut: () => void = () => {};
 
-/** The header value that the server asks of every change made with a cookie. */
+/**
+ * Keeps the header value that the server asks of every change made with a cookie. Only the answer to a sign-in has
+ * it. It is in the storage of this origin, so that a reload and other tabs have it, and a server at another port of
+ * this host, which gets the cookie, has not.
+ */
 export function setCsrf(value: string | null): void {
-  csrf = value ?? "";
+  inMemory = value;
+  try {
+    if (value) localStorage.setItem(CSRF, value);
+    else localStorage.removeItem(CSRF);
+  } catch {
+    // The browser keeps nothing: the value is good until a reload.
+  }
+}
+
+/** After a sign-in at an issuer the server redirects here with the value behind `#`, which no log has. */
+export function takeCsrf(): void {
+  const value = /^#csrf=([0-9a-f]+)$/.exec(location.hash)?.[1];
+  if (location.pathname !== "/sign-in" || !value) return;
+  setCsrf(value);
+  history.replaceState(null, "", "/");
+}
+
+/** Read at each request: another tab may have signed in again. */
+function csrf(): string | null {
+  try {
+    return localStorage.getItem(CSRF) ?? inMemory;
+  } catch {
+    return inMemory;
+  }
 }
 
 /** Called when the server says that there is no session any more. */
@@ -17,8 +45,9 @@ export function whenSignedOut(callback: () => void): void {
 }
 
 const session: Middleware = {
-  onRequest({ request }) {
-    if (request.method !== "GET" && csrf) request.headers.set("X-Segue-CSRF", csrf);
+  onRequest({ request, schemaPath }) {
+    const value = csrf();
+    if (value && (request.method !== "GET" || schemaPath === "/api/v1/session")) request.headers.set("X-Segue-CSRF", value);
     return request;
   },
   onResponse({ response, schemaPath }) {

@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, type ReactNode } from "react";
-import { ApiError, setCsrf, whenSignedOut } from "@/api/client";
+import { ApiError, whenSignedOut } from "@/api/client";
 import { connectStream } from "@/api/live";
 import { queryClient, sessionQuery } from "@/api/queries";
 import { Button } from "@/parts/Button";
@@ -11,7 +11,6 @@ const SignIn = lazy(() => import("../screens/sign-in"));
 /** Shows the page to a signed-in principal, else the sign-in screen at the same address. */
 export function SessionGate({ children }: { children: ReactNode }) {
   const session = useQuery(sessionQuery);
-  if (session.data) setCsrf(session.data.csrf);
   const signedIn = session.isSuccess;
   useEffect(() => whenSignedOut(() => void queryClient.resetQueries({ queryKey: ["session"] })), []);
   useEffect(() => (signedIn ? connectStream() : undefined), [signedIn]);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use segue_core::access::{Principal, Right};
+use segue_core::access::Principal;
 use segue_core::view::{RunStatus, Timestamp, WaitView};
 use segue_runtime::driver::now_ms;
 use segue_runtime::store::RunQuery;
@@ -39,6 +39,8 @@ pub struct WaitingQuestion {
     pub approvers_needed: Option<u32>,
     /// Whether the caller may answer it.
     pub answerable: bool,
+    /// Why the caller may not answer it, for people; null if it may.
+    pub not_answerable_because: Option<&'static str>,
     /// The question.
     pub question: WaitView,
 }
@@ -54,6 +56,8 @@ pub async fn questions(service: &RunService, who: &Principal) -> Result<Question
         let waiting = stored.run.view().waiting_for.into_iter();
         let asked_at = Timestamp(stored.row.updated_ms);
         let expires_at = stored.run.next_timer_ms(now_ms()).map(Timestamp);
+        let starter = row.caller.as_ref().map(|caller| &*caller.principal);
+        let refusal = service.answer_refusal(who, starter);
         questions.extend(waiting.map(|question| WaitingQuestion {
             run_id: row.run_id.clone(),
             name: row.name.clone(),
@@ -61,7 +65,8 @@ pub async fn questions(service: &RunService, who: &Principal) -> Result<Question
             asked_at,
             expires_at,
             approvers_needed: None,
-            answerable: who.may(Right::Approve),
+            answerable: refusal.is_none(),
+            not_answerable_because: refusal,
             question,
         }));
     }

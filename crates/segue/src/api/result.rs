@@ -366,7 +366,8 @@ fn hint(error: &ErrorView, composition: &str, can_ask: bool) -> Option<String> {
         Code::Denied if can_ask => None,
         Code::Denied => Some(format!(
             "No person could be asked: this host does not declare elicitation. A person who may decide \
-             runs `segue run {composition} --yes`, or sets `confirm: never` for the tool in `segue.yaml`."
+             runs `segue run {composition} --yes`, or sets `confirm: never` for the tool in `segue.yaml`. With \
+             `server.approvals.without_elicitation: wait` such a run waits for an answer."
         )),
         Code::InputSchema if error.phase == "check" => None,
         Code::PolicyViolation if error.phase == "check" => {

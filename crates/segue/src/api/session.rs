@@ -31,7 +31,8 @@ pub struct Session {
     /// The toolset that restricts it; null means every tool.
     pub toolset: Option<Arc<str>>,
     /// The value of the header `X-Segue-CSRF`, which requests with the session's cookie need unless they are a
-    /// `GET`. Null without a cookie.
+    /// `GET`. Only the response to a sign-in tells it: `GET` returns it to a caller that sent it. Null without
+    /// a cookie.
     pub csrf: Option<Arc<str>>,
     /// When the session or the token ends, as RFC 3339; null if never.
     pub expires_at: Option<Timestamp>,

@@ -138,6 +138,7 @@ impl Reloader<'_> {
         self.service.set_broken(self.app.not_loaded());
         self.service.replace(engine, library, self.app.config.toolsets.clone());
         self.service.set_installation(self.app.installation());
+        self.service.set_approvals(self.app.config.server.approvals);
     }
 
     /// Serves the compositions as they are now.

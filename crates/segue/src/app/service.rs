@@ -38,6 +38,7 @@ pub(crate) fn run_service(
     let service = RunService::new(engine, library, toolsets, reserved, pools.threads(), observers);
     service.set_broken(app.not_loaded());
     service.set_installation(app.installation());
+    service.set_approvals(app.config.server.approvals);
     service
 }
 

@@ -1,7 +1,7 @@
 //! `segue call`
 
 use clap::Args;
-use segue_runtime::confirm::DenyAll;
+use segue_runtime::confirm::{Confirmer, DenyAll};
 use segue_runtime::engine::{CallRequest, EngineError, RunRequest, UnavailableTools};
 
 use super::error::{engine_error, input_error, report_error};
@@ -9,6 +9,8 @@ use super::progress::ProgressDisplay;
 use super::prompt;
 use super::run_view::show_result;
 use super::{Exit, Global, input, to_json};
+use crate::api::error::Error;
+use crate::api::runs::act::FOUR_EYES;
 use crate::app::{App, ServerSelection};
 use crate::print::{escape_control, print_data, print_error, print_note};
 
@@ -39,6 +41,10 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
         Ok(tool) => tool.clone(),
         Err(error) => return report_unknown(&app, error, &args.tool),
     };
+    let four_eyes = app.config.server.approvals.refusal(None, None);
+    if let Some(reason) = four_eyes.filter(|_| args.yes) {
+        return report_error(&Error::forbidden(reason).help(FOUR_EYES));
+    }
     let given =
         input::read(args.whole.as_deref(), &args.input, Some(&tool.input), app.engine.limits());
     let given = match given {
@@ -54,7 +60,10 @@ pub(super) fn call(global: &Global, args: &CallArgs) -> Exit {
             Err(error) => report_error(&engine_error(error)),
         };
     }
-    let confirmer = prompt::confirmer(&ProgressDisplay::Silent, DenyAll);
+    let confirmer: Box<dyn Confirmer> = match four_eyes {
+        Some(_) => Box::new(DenyAll),
+        None => prompt::confirmer(&ProgressDisplay::Silent, DenyAll),
+    };
     let request = CallRequest {
         approved: args.yes,
         confirmer: &*confirmer,

@@ -13,7 +13,7 @@ use segue_core::run::{Options, ReusedStep, TraceContext};
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
-use segue_runtime::confirm::DenyAll;
+use segue_runtime::confirm::{Confirmer, Defer, DenyAll};
 use segue_runtime::driver::NoObserver;
 use segue_runtime::engine::{
     Engine, EngineError, PlanningError, RunRequest, not_started_view, source_of,
@@ -30,6 +30,7 @@ use super::runs::stored;
 use super::{Exit, Global, completions, input, print_json};
 use crate::api::error::{Details, Error, ErrorKind};
 use crate::api::requests::{ErrorStrategy, ExecutionOptions, MaxConcurrency, Timeout};
+use crate::api::runs::act::FOUR_EYES;
 use crate::api::runs::rerun::{Rerun, RerunError};
 use crate::app::signals::interrupted;
 use crate::app::{App, AppError, ServerSelection};
@@ -348,12 +349,21 @@ impl PreparedRun {
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
-        if !args.yes && !args.dry_run && !global.quiet && !prompt::can_ask() {
+        // With four eyes, who runs it here does not answer its questions: they wait for another person.
+        let four_eyes = app.config.server.approvals.refusal(None, None);
+        let can_ask = four_eyes.is_some() || prompt::can_ask();
+        if !args.yes && !args.dry_run && !global.quiet && !can_ask {
             warn_of_denials(&plan);
+        }
+        if let Some(reason) = four_eyes.filter(|_| args.yes && !args.dry_run) {
+            return report_error(&Error::forbidden(reason).help(FOUR_EYES));
         }
         let name = plan.composition.name.clone();
         let progress = progress::for_plan(global, &plan);
-        let confirmer = prompt::confirmer(&progress, DenyAll);
+        let confirmer: Box<dyn Confirmer> = match four_eyes {
+            Some(_) => Box::new(Defer),
+            None => prompt::confirmer(&progress, DenyAll),
+        };
         let options = args.options();
         let observer = if args.dry_run { &NoObserver } else { progress.observer() };
         let listener = record.map(|record| record.observe_run(&app, &plan, &options, observer));

@@ -20,7 +20,7 @@ use super::{Exit, Global, completions, input, progress};
 use crate::api::error::Error;
 use crate::api::questions::waiting_text;
 use crate::api::requests::{ApproveRun, Assume, ResumeRun};
-use crate::api::runs::act::{RunAction, open_question};
+use crate::api::runs::act::{RunAction, may_answer, open_question};
 use crate::app::signals::interrupted;
 use crate::app::{App, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
@@ -199,7 +199,11 @@ fn act(
     let runtime = app.runtime();
     let stored = runtime.block_on(super::runs::stored(&app, run));
     let commanded = stored.and_then(|stored| {
-        let command = action(&app, &stored)?.command(&stored, &current_user())?;
+        let rules = app.config.server.approvals;
+        if options.approves {
+            may_answer(rules, None, &stored)?;
+        }
+        let command = action(&app, &stored)?.command(&stored, &current_user(), None, rules)?;
         Ok((stored, command))
     });
     let (stored, command) = match commanded {
@@ -219,7 +223,10 @@ async fn execute(
     observing: &Observers,
 ) -> Exit {
     let progress = progress::for_plan(global, &stored.plan);
-    let mut confirmer = confirmer(&progress, Defer);
+    let mut confirmer = match may_answer(app.config.server.approvals, None, stored) {
+        Ok(()) => confirmer(&progress, Defer),
+        Err(_) => Box::new(Defer),
+    };
     if options.approves {
         confirmer = Box::new(ApproveInAdvance(confirmer));
     }

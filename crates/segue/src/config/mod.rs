@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use segue_core::access::{Grant, INLINE};
+use segue_core::access::{ApprovalRules, Grant, INLINE};
 use segue_core::diagnostic::Diagnostic;
 use segue_core::limits::Limits;
 use segue_core::source::Source;
@@ -193,6 +193,8 @@ pub struct ServeConfig {
     pub oidc: Option<OidcConfig>,
     /// The toolset that inline compositions of a stdio host may use beside reads and served compositions.
     pub inline: Option<Arc<str>>,
+    /// Who may answer the questions of runs.
+    pub approvals: ApprovalRules,
 }
 
 /// An OpenID Connect issuer, and the rights of its scopes. Not `Debug`: it holds a secret.

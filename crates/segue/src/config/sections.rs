@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use segue_core::access::ApprovalRules;
 use segue_core::document::Node;
 use segue_core::duration::parse_duration;
 use segue_core::limits::Limits;
@@ -123,6 +124,7 @@ impl ConfigReader<'_> {
             "principals",
             "oidc",
             "inline",
+            "approvals",
         ];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
@@ -150,7 +152,25 @@ impl ConfigReader<'_> {
                 self.toolset_refs.push((name.clone(), inline.span));
                 Some(name)
             }),
+            approvals: node.get("approvals").map_or_else(Default::default, |n| self.approvals(n)),
         }
+    }
+
+    fn approvals(&mut self, node: &Node) -> ApprovalRules {
+        if !self.keys(node, &["four_eyes", "without_elicitation"], "`approvals`") {
+            return ApprovalRules::default();
+        }
+        let unasked = node.get("without_elicitation");
+        let unasked = unasked.and_then(|n| Some((self.text(n, "`without_elicitation`")?, n.span)));
+        let unasked_wait = match unasked.as_ref().map(|(word, span)| (&**word, *span)) {
+            Some(("wait", _)) => true,
+            None | Some(("deny", _)) => false,
+            Some((_, span)) => {
+                self.error(span, "`without_elicitation` is `deny` or `wait`");
+                false
+            }
+        };
+        ApprovalRules { four_eyes: self.flag(node, "four_eyes").unwrap_or(false), unasked_wait }
     }
 
     fn tls(&mut self, node: &Node) -> Option<TlsFiles> {

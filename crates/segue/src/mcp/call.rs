@@ -117,7 +117,9 @@ impl IncomingCall<'_> {
         let Some(sealed) = state else {
             let rolls_back = run.options.strategy == Some(Strategy::Rollback);
             // Without the right to approve the run starts, and waits for a principal who has it.
-            if self.who.may(Right::Approve) && run.plan.needs_run_consent_within(rolls_back) {
+            if self.may_answer(Some(&self.who.name))
+                && run.plan.needs_run_consent_within(rolls_back)
+            {
                 return self.ask_consent(run).await;
             }
             return self.start(run).await;
@@ -164,7 +166,8 @@ impl IncomingCall<'_> {
     async fn ask_consent(&self, run: ToolRun) -> CallResult {
         let form =
             questions::consent(&run.plan.composition.name, &run.input, &run.plan.declared_calls());
-        match self.ask_method() {
+        match self.ask_method(Some(&self.who.name)) {
+            AskMethod::None if self.leaves_open() => self.start(run).await,
             AskMethod::None => {
                 Ok(self.not_asked(&run, "this host cannot ask (it does not declare elicitation)"))
             }
@@ -180,6 +183,7 @@ impl IncomingCall<'_> {
                 match reply {
                     Ok(reply) => self.consented(run, reply).await,
                     // The client declared elicitation and does not have it.
+                    Err(_) if self.leaves_open() => self.start(run).await,
                     Err(error) => {
                         let why = format!(
                             "no person could be asked ({})",
@@ -197,13 +201,18 @@ impl IncomingCall<'_> {
         respond(ToolResult::error(format!(
             "`{}` asks a person before it begins, and {why}. Nothing was called. A person who may \
              decide can run `segue run {} --yes`, or set `confirm: never` for its tools in \
-             `segue.yaml`.",
+             `segue.yaml`. With `server.approvals.without_elicitation: wait` such a run waits for an \
+             answer.",
             self.tool, run.plan.composition.name
         )))
     }
 
     async fn consented(&self, mut run: ToolRun, reply: FormReply) -> CallResult {
         match reply {
+            // The rules have changed since the question.
+            FormReply::Accepted(_) if !self.may_answer(Some(&self.who.name)) => {
+                self.start(run).await
+            }
             FormReply::Accepted(_) => {
                 run.options.consented = true;
                 self.start(run).await
@@ -217,8 +226,8 @@ impl IncomingCall<'_> {
 
     async fn start(&self, run: ToolRun) -> CallResult {
         let limits = self.service.limits();
-        let policy = match self.ask_method() {
-            AskMethod::None if !self.who.may(Right::Approve) => QuestionPolicy::Defer,
+        let policy = match self.ask_method(Some(&self.who.name)) {
+            AskMethod::None if self.leaves_open() => QuestionPolicy::Defer,
             AskMethod::None => QuestionPolicy::Deny,
             _ => QuestionPolicy::Ask(Duration::from_millis(limits.served_question_ms)),
         };
@@ -272,14 +281,15 @@ impl IncomingCall<'_> {
             }
         }
         let timeout = Duration::from_millis(self.service.limits().served_question_ms);
-        let policy = match self.ask_method() {
-            AskMethod::None => QuestionPolicy::Defer,
-            _ => QuestionPolicy::Ask(timeout),
-        };
         loop {
             let stored = match self.service.stored(self.who, run_id).await {
                 Ok(stored) => stored,
                 Err(error) => return Ok(respond(ToolResult::error(error.to_string()))),
+            };
+            let starter = stored.row.caller.as_ref().map(|caller| &*caller.principal);
+            let policy = match self.ask_method(starter) {
+                AskMethod::None => QuestionPolicy::Defer,
+                _ => QuestionPolicy::Ask(timeout),
             };
             if stored.run.is_finished() {
                 let options = self.render_options(ResultPart::Run);
@@ -313,6 +323,8 @@ impl IncomingCall<'_> {
         let invalid = |message: String| ErrorData::invalid_params(message, None);
         let stored = self.service.stored(self.who, run_id).await;
         let stored = stored.map_err(|error| unknown_task(&error))?;
+        act::may_answer(self.service.approvals(), Some(&self.who.name), &stored)
+            .map_err(|error| ErrorData::invalid_request(error.to_string(), None))?;
         let mut commands = Vec::new();
         for question in stored.run.questions() {
             let Some(response) = responses.get(&*question.step) else { continue };
@@ -360,6 +372,9 @@ impl IncomingCall<'_> {
     /// stay open.
     async fn answer_all(&self, handle: &RunHandle, responses: &InputResponses) -> InvalidAnswers {
         let mut invalid = InvalidAnswers::new();
+        if !self.may_answer(handle.principal.as_deref()) {
+            return invalid;
+        }
         for open in &handle.questions() {
             let Some(response) = responses.get(&key(open)) else { continue };
             match self.decided(open, parse_reply(response)) {
@@ -395,8 +410,9 @@ impl IncomingCall<'_> {
                 return Ok(respond(ToolResult::outcome(outcome, self.render_options(part))));
             }
             reporter.report(&now).await;
-            if let Some(open) = now.questions.first() {
-                if self.ask_method() == AskMethod::InputRequired {
+            let starter = handle.principal.as_deref();
+            if let Some(open) = now.questions.first().filter(|_| self.may_answer(starter)) {
+                if self.ask_method(starter) == AskMethod::InputRequired {
                     let state = RequestState::new(Some(&handle.run_id), plan);
                     let forms = forms(handle, &now.questions).into_iter();
                     let forms = forms.map(|(key, form)| {
@@ -450,6 +466,7 @@ impl IncomingCall<'_> {
                     Err(why) => error = Some(why),
                 },
                 // The client declared elicitation and does not have it.
+                Err(_) if self.leaves_open() => return None,
                 Err(_) => return DenyAll.confirm(&open.question).await,
             }
         }
@@ -510,12 +527,22 @@ impl IncomingCall<'_> {
 
     /// How this client is shown a run.
     pub(super) fn render_options(&self, part: ResultPart) -> RenderOptions {
-        let can_ask = self.ask_method() != AskMethod::None;
+        let can_ask = self.ask_method(Some(&self.who.name)) != AskMethod::None;
         RenderOptions::new(part, &self.service.limits(), can_ask)
     }
 
-    fn ask_method(&self) -> AskMethod {
-        if !self.who.may(Right::Approve) {
+    /// Whether the caller may answer the questions of a run that `starter` started.
+    fn may_answer(&self, starter: Option<&str>) -> bool {
+        self.service.answer_refusal(self.who, starter).is_none()
+    }
+
+    /// Whether the questions of the caller's runs wait for another person when this client cannot ask.
+    fn leaves_open(&self) -> bool {
+        self.service.approvals().unasked_wait || !self.may_answer(Some(&self.who.name))
+    }
+
+    fn ask_method(&self, starter: Option<&str>) -> AskMethod {
+        if !self.may_answer(starter) {
             return AskMethod::None;
         }
         let capabilities = self.context.client_capabilities();

@@ -204,14 +204,19 @@ impl Server {
             let input_requests = translate::input_requests(&forms)?;
             Ok::<_, ErrorData>(TaskPayload::InputRequired { input_requests })
         };
+        let starter = stored.row.caller.as_ref().map(|caller| &*caller.principal);
+        let may_answer = service.answer_refusal(who, starter).is_none();
+        let open = stored.run.questions();
         let payload = match (view.status, &handle, questions) {
-            (_, Some(handle), Some(questions)) if !questions.is_empty() => {
+            (_, Some(handle), Some(questions)) if may_answer && !questions.is_empty() => {
                 input_required(forms(handle, &questions))?
             }
             // It waits, and no process drives it: after a restart, say.
-            (RunStatus::Waiting, None, _) if !stored.run.questions().is_empty() => {
-                input_required(stored_forms(&view.name, &stored.run.questions()))?
+            (RunStatus::Waiting, None, _) if may_answer && !open.is_empty() => {
+                input_required(stored_forms(&view.name, &open))?
             }
+            // It waits for another principal.
+            (RunStatus::Waiting, None, _) if !open.is_empty() => TaskPayload::Working,
             (RunStatus::Pending | RunStatus::Running, ..) | (_, Some(_), _) => TaskPayload::Working,
             (RunStatus::Cancelled, ..) => TaskPayload::Cancelled,
             _ => {

@@ -6,7 +6,7 @@ use segue_runtime::driver::now_ms;
 
 use crate::api::error::Error;
 use crate::api::session::{Session, SignIn, SignInMethods};
-use crate::http::auth::{Identity, LoginRedirect, OIDC_CALLBACK, sign_in_problem};
+use crate::http::auth::{AuthError, Identity, LoginRedirect, SignInFailure, sign_in_problem};
 use crate::http::request::{ApiRequest, HandlerResult, json, no_content};
 
 /// `POST /api/v1/session`
@@ -31,7 +31,7 @@ pub(super) async fn sign_in(request: ApiRequest) -> HandlerResult {
 pub(super) fn get(request: &ApiRequest) -> HandlerResult {
     match &request.identity {
         Some(identity) => Ok(json(StatusCode::OK, &session(request, identity))),
-        None => Err(sign_in_problem(&crate::http::auth::AuthError::Absent, methods(request))),
+        None => Err(sign_in_problem(&AuthError::Absent, methods(request))),
     }
 }
 
@@ -70,16 +70,22 @@ pub(super) async fn oidc_finish(request: ApiRequest) -> HandlerResult {
     let credentials = &request.state.credentials;
     match credentials.finish_login((code, state), cookies, &limits, now_ms()).await {
         Ok(opened) => {
-            let mut response = redirect("/");
-            opened.cookie.iter().for_each(|cookie| set_cookie(&mut response, cookie));
+            // Behind `#`, where only the page reads it: no other response has the value.
+            let csrf = opened.identity.session.as_ref().map_or("", |session| &session.csrf);
+            let mut response = redirect(&format!("/sign-in#csrf={csrf}"));
+            if let Some(cookie) = opened.cookie {
+                set_cookie(&mut response, &credentials.forget_login(cookie.ends_with("; Secure")));
+                set_cookie(&mut response, &cookie);
+            }
             Ok(response)
         }
         Err(error) => {
-            tracing::warn!(target: "segue::audit", what = "enter", path = OIDC_CALLBACK, why = %error, "not let in");
             let query = form_urlencoded::Serializer::new(String::new())
                 .append_pair("problem", &error.to_string())
                 .finish();
-            Ok(redirect(&format!("/sign-in?{query}")))
+            let mut response = redirect(&format!("/sign-in?{query}"));
+            response.extensions_mut().insert(SignInFailure(error));
+            Ok(response)
         }
     }
 }

@@ -76,9 +76,16 @@ fn a_token_becomes_a_cookie() {
     );
     assert!(answer.headers["set-cookie"].ends_with("; Secure"), "{answer:?}");
     let ada = browser(&served, TOKEN);
-    let seen = ada.get(PATH);
+    let seen = ada.send("GET", PATH, &json!(null));
     documented("GET", PATH, &seen);
     assert_eq!(seen.is(200)["csrf"], ada.csrf);
+    // A browser sends the cookie to every port of the host: who has only that learns no CSRF value.
+    for wrong in ["", "x", &ada.csrf[1..]] {
+        let answer = ada.ask("GET", PATH, &[("X-Segue-CSRF", wrong)], "");
+        answer.is_problem(401, "unauthorized");
+        assert!(!answer.body.contains(&*ada.csrf), "{answer:?}");
+    }
+    ada.get(PATH).is_problem(401, "unauthorized");
     assert_eq!(ada.get("/api/v1/runs").status, 200);
     // A token takes precedence, so a wrong one is not excused by a cookie.
     assert_eq!(ada.ask("GET", "/api/v1/runs", &[("Authorization", "Bearer x")], "").status, 401);
@@ -162,7 +169,7 @@ fn a_session_has_the_rights_of_its_principal() {
     let env = [("ADA", token)];
     let served = Served::start_with(&world, "memory", &["--watch"], &env);
     let ada = browser(&served, token);
-    let session = ada.get(PATH).is(200);
+    let session = ada.send("GET", PATH, &json!(null)).is(200);
     assert_eq!(session["principal"], "ada");
     // Who reads may read metrics.
     assert_eq!(session["rights"], json!(["read", "run", "metrics"]));

@@ -20,7 +20,7 @@ export function Answer({ data, outputSchema }: { data: Question; outputSchema: u
   const schema: unknown = doubt ? (outputSchema ?? true) : (question.schema ?? null);
   const words = wordsOf(data);
   const noRight = useDenied("approve");
-  const denied = noRight ?? (data.answerable ? null : "you may not answer this question");
+  const denied = noRight ?? (data.answerable ? null : (data.not_answerable_because ?? "you may not answer this question"));
   const [json, setJson] = useState(false);
   const [withValue, setWithValue] = useState(false);
   const form = useForm(schema ?? true);
@@ -72,6 +72,7 @@ function People({ data }: { data: Question }) {
       <Icon name="i-person" />
       <span>
         {needed !== null && needed > 1 && <><b>{needed === 2 ? "Four eyes" : "Several people"}: {needed} people must say yes</b>, so the run may go on waiting after yours. </>}
+        {!data.answerable && data.not_answerable_because && <><b><SafeText text={data.not_answerable_because} most={200} /></b>. </>}
         {mine && <>You started this run yourself{needed !== null && needed > 1 ? ", and your own yes may not count" : ""}. </>}
         <span className="muted">The journal records your answer as <SafeText text={principal} most={80} />.</span>
       </span>

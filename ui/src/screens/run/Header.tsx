@@ -30,6 +30,7 @@ export function RunHead() {
       ) : (
         <StatePill state={run.status}>{rolling ? `Running: rollback ${Math.min(rail.done + 1, rail.total)} of ${rail.total}` : undefined}</StatePill>
       )}
+      {run.principal && <span className="muted wide-only ell" title="The principal that started the run">by <SafeText text={run.principal} most={60} /></span>}
     </div>
   );
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::access::Principal;
+use segue_core::access::{ApprovalRules, Principal};
 use segue_core::diagnostic::Code;
 use segue_core::run::Question;
 use segue_core::value::Value;
@@ -35,23 +35,48 @@ pub enum RunAction {
 }
 
 impl RunAction {
-    /// The command to the run, in the name of `by`. An answer is checked against its question.
-    pub fn command(self, stored: &LoadedRun, by: &Arc<str>) -> Result<RunCommand, Error> {
+    /// The command to the run, in the name of `by`. An answer is checked against its question and against
+    /// the rules: `answers` is the principal that answers, or `None` at the command line.
+    pub fn command(
+        self,
+        stored: &LoadedRun,
+        by: &Arc<str>,
+        answers: Option<&str>,
+        rules: ApprovalRules,
+    ) -> Result<RunCommand, Error> {
+        let allowed = || may_answer(rules, answers, stored);
         match self {
             RunAction::Cancel => Ok(RunCommand::Cancel { by: by.clone() }),
             RunAction::RollBack => Ok(RunCommand::RollBack { by: by.clone() }),
             RunAction::Resume(ResumeRun { assume: None, .. }) => Ok(RunCommand::Resume),
             RunAction::Resume(ResumeRun { assume: Some(assume), value, step }) => {
+                allowed()?;
                 let (granted, data) = (assume == Assume::Done, value.unwrap_or_default());
                 decide(stored, QuestionAnswer { step, granted, data }, true, by)
             }
             RunAction::Approve(ApproveRun { approved, step, data }) => {
+                allowed()?;
                 let (granted, data) = (approved, data.unwrap_or_default());
                 decide(stored, QuestionAnswer { step, granted, data }, false, by)
             }
         }
     }
 }
+
+/// Refuses a person that may not answer the questions of a run.
+pub fn may_answer(
+    rules: ApprovalRules,
+    answers: Option<&str>,
+    stored: &LoadedRun,
+) -> Result<(), Error> {
+    let starter = stored.row.caller.as_ref().map(|caller| &*caller.principal);
+    let Some(reason) = rules.refusal(answers, starter) else { return Ok(()) };
+    Err(Error::forbidden(reason).help(FOUR_EYES).of_run(&stored.row.run_id))
+}
+
+/// The help for a person that may not answer.
+pub const FOUR_EYES: &str = "`server.approvals.four_eyes` is on: another principal with the right `admin` \
+                             answers, or `segue approve` for a run that a principal started";
 
 /// An answer to a question of a run.
 struct QuestionAnswer {
@@ -78,7 +103,7 @@ pub async fn act(
         let (run_id, status) = (stored.row.run_id.clone(), stored.row.status);
         return Err(StoreError::Ended { run_id, status }.into());
     }
-    let command = action.command(&stored, by)?;
+    let command = action.command(&stored, by, Some(by), service.approvals())?;
     let acting = match record(service, who, &stored.row.run_id, command).await? {
         Recorded::Acting(acting) => acting,
         Recorded::Finished(view) => return Ok(*view),

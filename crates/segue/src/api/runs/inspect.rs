@@ -44,6 +44,8 @@ pub struct RunDetails {
     /// The run.
     #[serde(flatten)]
     pub view: RunView,
+    /// The principal that started it; null for a run of the command line.
+    pub principal: Option<Arc<str>>,
     /// Whether it has not ended and no process runs it.
     pub interrupted: bool,
     /// Why it is set aside until a person resumes it.
@@ -82,6 +84,7 @@ impl RunService {
         };
         let mut details = RunDetails {
             view: super::act::brought_up_to_date(self, who, read.view().clone()),
+            principal: row.caller.as_ref().map(|caller| caller.principal.clone()),
             interrupted,
             set_aside: row.set_aside.clone(),
             entries: row.length,

@@ -35,7 +35,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use segue_core::access::{Principal, Right};
+use segue_core::access::{ApprovalRules, Principal, Right};
 use segue_core::limits::Limits;
 use segue_core::source::Source;
 use segue_core::toolset::ToolsetBuilder;
@@ -70,6 +70,8 @@ pub struct RunService {
     read_runs: ReadRuns,
     /// What operators see; a reload replaces it.
     installation: RwLock<Arc<Installation>>,
+    /// Who may answer questions; a reload replaces it.
+    approvals: RwLock<ApprovalRules>,
 }
 
 impl RunService {
@@ -91,6 +93,7 @@ impl RunService {
             observing,
             read_runs: ReadRuns::default(),
             installation: RwLock::default(),
+            approvals: RwLock::default(),
         })
     }
 
@@ -112,6 +115,24 @@ impl RunService {
     /// Replaces what operators see of this installation.
     pub fn set_installation(&self, installation: Installation) {
         *self.installation.write() = Arc::new(installation);
+    }
+
+    /// Who may answer questions, beyond having the right to approve.
+    pub fn approvals(&self) -> ApprovalRules {
+        *self.approvals.read()
+    }
+
+    /// Why a caller may not answer the questions of a run that `starter` started; `None` if it may.
+    pub fn answer_refusal(&self, who: &Principal, starter: Option<&str>) -> Option<&'static str> {
+        if !who.may(Right::Approve) {
+            return Some("this needs the right `approve`");
+        }
+        self.approvals().refusal(Some(&who.name), starter)
+    }
+
+    /// Replaces who may answer questions.
+    pub fn set_approvals(&self, rules: ApprovalRules) {
+        *self.approvals.write() = rules;
     }
 
     /// What is served to a caller now.

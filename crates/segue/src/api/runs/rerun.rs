@@ -130,7 +130,7 @@ pub async fn rerun(
             "`{name}` is sensitive and was not stored: give it again in `{part}`"
         )),
     })?;
-    let options = run_options(&who, request.options.as_ref())?;
+    let options = run_options(service, &who, request.options.as_ref())?;
     let keyed = Value::object([
         ("rerun", Value::String(earlier.loaded.row.run_id.clone())),
         ("described", fingerprint(request)),

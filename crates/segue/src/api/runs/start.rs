@@ -92,7 +92,7 @@ pub async fn resolve(
         plan,
         input: object(request.input.as_ref()),
         context: object(request.context.as_ref()),
-        options: run_options(&who, request.options.as_ref())?,
+        options: run_options(service, &who, request.options.as_ref())?,
         dry_run,
         who,
     })
@@ -108,6 +108,7 @@ fn is_dry_run(options: Option<&ExecutionOptions>) -> bool {
 
 /// The options of a run, as the engine takes them. Consent beforehand needs the right to approve.
 pub(super) fn run_options(
+    service: &RunService,
     who: &Principal,
     options: Option<&ExecutionOptions>,
 ) -> Result<Options, Error> {
@@ -116,6 +117,11 @@ pub(super) fn run_options(
         let instead = "without `approved` the run asks, and waits for a principal who may approve";
         let action = "consent beforehand with `options.approved`";
         require_for(who, Right::Approve, action, instead)?;
+        // Who consents here is who starts the run.
+        if let Some(reason) = service.approvals().refusal(Some(&who.name), Some(&who.name)) {
+            let instead = "without `approved` the run asks, and waits for another person";
+            return Err(Error::forbidden(reason).help(instead));
+        }
     }
     Ok(options.into())
 }
@@ -178,7 +184,7 @@ pub async fn execute_plan(
     }
     admit(&plan, input.clone(), &context, &service.limits()).map_err(Error::not_admitted)?;
     let mut plan_ref = PlanRef { plan_id: record.plan_id.clone(), again: request.again };
-    let options = run_options(who, request.options.as_ref())?;
+    let options = run_options(service, who, request.options.as_ref())?;
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
     let reused = Vec::new();
     let mut start = StartRun { plan, input, context, options, policy, run_id, origin, reused };

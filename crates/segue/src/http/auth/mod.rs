@@ -36,7 +36,7 @@ use crate::observe::RequestOrigin;
 use crate::observe::metrics::Metrics;
 pub(crate) use failure_log::AuthFailureLog;
 use oidc::METADATA;
-use session::has_csrf;
+use session::{has_csrf, knows_csrf};
 use stream_auth::StreamAuth;
 
 pub use oidc::{Issuer, ProtectedResource, ResourceMetadata};
@@ -69,6 +69,10 @@ const INSUFFICIENT: &str = r#"error="insufficient_scope""#;
 
 /// The path of sessions. Every caller gets an answer there: who it is, or how to sign in.
 pub const SESSION: &str = "/api/v1/session";
+
+/// Why a browser that came back from the issuer is not signed in. A part of the response that authentication logs.
+#[derive(Clone)]
+pub struct SignInFailure(pub AuthError);
 
 /// What authentication checks.
 pub(crate) struct AuthLayer {
@@ -155,6 +159,11 @@ impl AuthLayer {
                 return if path == SESSION { Ok(None) } else { Err(problem) };
             }
         };
+        // The cookie is sent to every port of its host, so the cookie alone does not make a session for a page.
+        let is_page = identity.session.as_ref().is_none_or(|it| knows_csrf(it, headers));
+        if path == SESSION && request.method == Method::GET && !is_page {
+            return Ok(None);
+        }
         let is_protected = match &identity.session {
             Some(session) => is_sign_in(request) || has_csrf(session, &request.method, headers),
             None => true,
@@ -162,7 +171,7 @@ impl AuthLayer {
         if !is_protected {
             let detail = "a request with the cookie of a session needs the header `X-Segue-CSRF`";
             let problem = Problem::new(StatusCode::FORBIDDEN, Code::Unauthorized, detail);
-            let help = "`GET /api/v1/session` returns its value as `csrf`";
+            let help = "`POST /api/v1/session` returned its value as `csrf`";
             return Err(log(problem.help(help)));
         }
         Ok(Some(identity))
@@ -290,6 +299,7 @@ impl AuthLayer {
         let credentials = StreamAuth::credentials(&parts.headers);
         let stream_auth = StreamAuth { authenticated, credentials, check, ended };
         let sign_in = is_sign_in(&parts).then(|| origin.request_id.clone());
+        let request_id = origin.request_id.clone();
         parts.extensions.insert(origin);
         if !body.is_end_stream() {
             let bytes = self.read(&parts.headers, body).await?;
@@ -300,6 +310,10 @@ impl AuthLayer {
         let response = next.run(Request::from_parts(parts, body)).await;
         if let (Some(id), Some(view)) = (sign_in, response.extensions().get::<ProblemView>()) {
             self.failures.log(&view.detail, SESSION, view.status, id.as_deref());
+        }
+        if let Some(SignInFailure(error)) = response.extensions().get() {
+            let status = sign_in_problem(error, SignInMethods::default()).status().as_u16();
+            self.failures.log(&error.to_string(), OIDC_CALLBACK, status, request_id.as_deref());
         }
         Ok(stream_auth.limit(response))
     }

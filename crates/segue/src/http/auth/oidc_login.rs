@@ -1,20 +1,22 @@
 //! Sign-in of a browser at the OpenID Connect issuer: the authorization code flow with PKCE.
 //!
-//! `state` is random and works once. A cookie binds it to the browser that began, so that no other page can
-//! sign a browser in as another user. The tokens of the answer are verified like any token of the issuer.
+//! The server keeps nothing of a sign-in that has begun: `state`, `nonce` and the PKCE verifier travel in a
+//! cookie that only this process can read and write. So strangers who begin and never end fill no table, and
+//! no other page can sign a browser in as somebody else. An answer works once, because its code does at the
+//! issuer, and the browser forgets the cookie. The tokens are verified like any token of the issuer.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
 use form_urlencoded::Serializer;
-use parking_lot::Mutex;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::digest::{SHA256, digest};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use segue_core::limits::Limits;
-use segue_core::tool::hex_digest;
 use segue_runtime::tools::http::fetch;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
 
 use super::oidc::{DOCUMENT_BYTES_MAX, DOCUMENT_WAIT, Issuer, looks_signed};
 use super::session::{CredentialCheck, OpenedSession, SessionCredential, random_id};
@@ -27,41 +29,73 @@ pub const OIDC: &str = "/api/v1/session/oidc";
 /// The path of the issuer's answer.
 pub const OIDC_CALLBACK: &str = "/api/v1/session/oidc/callback";
 
-/// How many browsers may be at the issuer at once, and how long.
-const LOGINS_MAX: usize = 256;
+/// How long a browser may be at the issuer.
 const LOGIN_MS: u64 = 10 * 60 * 1_000;
 
-/// The cookie that binds `state` to a browser.
-const COOKIE: &str = "segue_oidc";
-
-/// The sign-ins that have begun, by the hash of their `state`.
-#[derive(Default)]
-pub(super) struct PendingLogins(Mutex<HashMap<String, PendingLogin>>);
-
+/// A sign-in that has begun, as its cookie holds it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PendingLogin {
-    /// The hash of the cookie.
-    binding: String,
+    issuer: String,
+    state: String,
     nonce: String,
     verifier: String,
     redirect_uri: String,
     expires_ms: u64,
 }
 
-impl PendingLogins {
-    fn add(&self, state: &str, login: PendingLogin, now_ms: u64) -> Result<(), AuthError> {
-        let mut logins = self.0.lock();
-        logins.retain(|_, login| login.expires_ms > now_ms);
-        if logins.len() >= LOGINS_MAX {
-            return Err(AuthError::TooOften);
-        }
-        logins.insert(hex_digest(state.as_bytes()), login);
-        Ok(())
+/// Encrypts sign-ins that have begun, with a key of this process.
+pub(super) struct LoginSealer {
+    key: LessSafeKey,
+    random: SystemRandom,
+    /// The name of the cookie. It has the port, because browsers do not separate cookies by port.
+    cookie: String,
+}
+
+impl LoginSealer {
+    pub(super) fn new(port: u16) -> LoginSealer {
+        let random = SystemRandom::new();
+        let mut key = [0; 32];
+        random.fill(&mut key).expect("the system has random numbers");
+        let key = UnboundKey::new(&CHACHA20_POLY1305, &key).expect("the key has its length");
+        LoginSealer { key: LessSafeKey::new(key), random, cookie: format!("segue_oidc_{port}") }
     }
 
-    fn take(&self, state: &str, binding: &str, now_ms: u64) -> Option<PendingLogin> {
-        let login = self.0.lock().remove(&hex_digest(state.as_bytes()))?;
-        let is_bound = login.binding == hex_digest(binding.as_bytes());
-        (is_bound && login.expires_ms > now_ms).then_some(login)
+    fn seal(&self, login: &PendingLogin) -> String {
+        let mut nonce = [0; NONCE_LEN];
+        self.random.fill(&mut nonce).expect("the system has random numbers");
+        let mut text = serde_json::to_vec(login).unwrap_or_default();
+        let sealed = self.key.seal_in_place_append_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::from(self.cookie.as_bytes()),
+            &mut text,
+        );
+        sealed.expect("a sign-in is short");
+        BASE64.encode([&nonce[..], &text].concat())
+    }
+
+    /// The sign-in of a cookie, if this process sealed it and it has not expired.
+    fn open(&self, sealed: &str, now_ms: u64) -> Option<PendingLogin> {
+        let bytes = BASE64.decode(sealed).ok()?;
+        let (nonce, text) = bytes.split_at_checked(NONCE_LEN)?;
+        let (nonce, mut text) = (Nonce::try_assume_unique_for_key(nonce).ok()?, text.to_vec());
+        let aad = Aad::from(self.cookie.as_bytes());
+        let text = self.key.open_in_place(nonce, aad, &mut text).ok()?;
+        let login: PendingLogin = serde_json::from_slice(text).ok()?;
+        (login.expires_ms > now_ms).then_some(login)
+    }
+
+    /// The sign-in with this `state` among the cookies of a request.
+    fn find(&self, cookies: &str, state: &str, now_ms: u64) -> Option<PendingLogin> {
+        let pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
+        let ours = pairs.filter(|(name, _)| *name == self.cookie);
+        let mut logins = ours.filter_map(|(_, sealed)| self.open(sealed, now_ms));
+        logins.find(|login| login.state.as_bytes().ct_eq(state.as_bytes()).into())
+    }
+
+    /// The answer comes from another site, so this cookie cannot be `Strict`.
+    fn cookie_text(&self, value: &str, seconds: u64, is_secure: bool) -> String {
+        let (name, secure) = (&self.cookie, if is_secure { "; Secure" } else { "" });
+        format!("{name}={value}; Path={OIDC}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
     }
 }
 
@@ -86,7 +120,7 @@ impl CredentialCheck {
     pub async fn begin_login(&self, origin: &str, now_ms: u64) -> Result<LoginRedirect, AuthError> {
         let (issuer, client_id) = self.login_issuer()?;
         let endpoint = issuer.endpoints().await.map_err(AuthError::Unavailable)?.authorization;
-        let (state, binding) = (random_id(), random_id());
+        let state = random_id();
         let (nonce, verifier) = (random_id(), random_id());
         let redirect_uri = format!("{origin}{OIDC_CALLBACK}");
         let challenge = BASE64.encode(digest(&SHA256, verifier.as_bytes()));
@@ -101,20 +135,17 @@ impl CredentialCheck {
             .append_pair("code_challenge_method", "S256")
             .finish();
         let separator = if endpoint.contains('?') { '&' } else { '?' };
+        let is_secure = origin.starts_with("https:");
         let login = PendingLogin {
-            binding: hex_digest(binding.as_bytes()),
+            issuer: issuer.config().issuer.clone(),
+            state,
             nonce,
             verifier,
             redirect_uri,
             expires_ms: now_ms.saturating_add(LOGIN_MS),
         };
-        self.sessions.logins.add(&state, login, now_ms)?;
-        let secure = if origin.starts_with("https:") { "; Secure" } else { "" };
-        let seconds = LOGIN_MS / 1_000;
-        // The answer comes from another site, so this cookie cannot be `Strict`.
-        let cookie = format!(
-            "{COOKIE}={binding}; Path={OIDC}; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}"
-        );
+        let sealer = &self.sessions.logins;
+        let cookie = sealer.cookie_text(&sealer.seal(&login), LOGIN_MS / 1_000, is_secure);
         Ok(LoginRedirect { location: format!("{endpoint}{separator}{query}"), cookie })
     }
 
@@ -126,11 +157,11 @@ impl CredentialCheck {
         limits: &Limits,
         now_ms: u64,
     ) -> Result<OpenedSession, AuthError> {
-        let pairs = cookies.split(';').filter_map(|pair| pair.trim().split_once('='));
-        let binding = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value).next();
-        let login = self.sessions.logins.take(state, binding.unwrap_or(""), now_ms);
-        let login = login.ok_or(AuthError::Code)?;
+        let login = self.sessions.logins.find(cookies, state, now_ms).ok_or(AuthError::Code)?;
         let (issuer, client_id) = self.login_issuer()?;
+        if issuer.config().issuer != login.issuer {
+            return Err(AuthError::Code);
+        }
         let endpoint = issuer.endpoints().await.map_err(AuthError::Unavailable)?.token;
         let config = issuer.config();
         let form = token_form(code, &login, &client_id, config);
@@ -150,6 +181,11 @@ impl CredentialCheck {
         let credential = SessionCredential::Signed(authenticated, config.clone());
         let is_secure = login.redirect_uri.starts_with("https:");
         self.open(credential, &self.accepted(), limits, now_ms, is_secure)
+    }
+
+    /// The text of `Set-Cookie` that makes a browser forget a sign-in that has ended.
+    pub fn forget_login(&self, is_secure: bool) -> String {
+        self.sessions.logins.cookie_text("", 0, is_secure)
     }
 
     /// The issuer at which browsers sign in, and our id there.
@@ -185,34 +221,33 @@ fn wanted_scopes(config: &OidcConfig) -> String {
 mod tests {
     use super::*;
 
-    fn login(binding: &str, expires_ms: u64) -> PendingLogin {
-        PendingLogin {
-            binding: hex_digest(binding.as_bytes()),
-            nonce: String::new(),
-            verifier: String::new(),
-            redirect_uri: String::new(),
-            expires_ms,
-        }
-    }
-
-    /// A state works once, in the browser that began, and in time.
+    /// A cookie opens for its own state, in time, at the process and port that made it, and unchanged.
     #[test]
-    fn a_state_works_once_in_its_browser_and_in_time() {
-        let logins = PendingLogins::default();
-        for (state, binding, expires_ms) in
-            [("a", "x", 100), ("b", "x", 100), ("c", "x", 10), ("d", "x", 100)]
-        {
-            assert!(logins.add(state, login(binding, expires_ms), 0).is_ok());
+    fn only_the_cookie_of_a_sign_in_ends_it() {
+        let sealer = LoginSealer::new(1);
+        let login = |state: &str| PendingLogin {
+            issuer: "i".to_owned(),
+            state: state.to_owned(),
+            nonce: "n".to_owned(),
+            verifier: "v".to_owned(),
+            redirect_uri: "r".to_owned(),
+            expires_ms: 100,
+        };
+        let sealed = sealer.seal(&login("a"));
+        assert!(!sealed.contains(&BASE64.encode("\"state\"")), "{sealed}");
+        assert_ne!(sealed, sealer.seal(&login("a")));
+        let cookies = format!("x=y; segue_oidc_1=junk; segue_oidc_1={sealed}");
+        assert_eq!(sealer.find(&cookies, "a", 99), Some(login("a")));
+        assert_eq!(sealer.find(&cookies, "b", 99), None);
+        assert_eq!(sealer.find(&cookies, "a", 100), None);
+        assert_eq!(sealer.find(&format!("segue_oidc_2={sealed}"), "a", 99), None);
+        assert_eq!(LoginSealer::new(1).find(&cookies, "a", 99), None);
+        let bytes = BASE64.decode(&sealed).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            assert_eq!(sealer.open(&BASE64.encode(changed), 99), None, "{at}");
         }
-        assert!(logins.take("a", "x", 50).is_some());
-        assert!(logins.take("a", "x", 50).is_none());
-        assert!(logins.take("b", "y", 50).is_none());
-        assert!(logins.take("c", "x", 50).is_none());
-        assert!(logins.take("z", "x", 50).is_none());
-        for number in 1..LOGINS_MAX {
-            assert!(logins.add(&number.to_string(), login("x", 100), 0).is_ok());
-        }
-        assert_eq!(logins.add("more", login("x", 100), 0), Err(AuthError::TooOften));
-        assert!(logins.add("later", login("x", 300), 200).is_ok());
+        assert_eq!(sealer.open("AAAA", 99), None);
     }
 }

@@ -14,7 +14,7 @@ use segue_core::tool::hex_digest;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 
-use super::oidc_login::PendingLogins;
+use super::oidc_login::LoginSealer;
 use super::stream_auth::Authenticated;
 use super::token::{AuthError, Authenticator};
 use crate::api::session::SignIn;
@@ -59,6 +59,8 @@ impl SessionCredential {
 /// A session as the server keeps it.
 struct StoredSession {
     credential: SessionCredential,
+    /// The name of the principal. Each token of an issuer is another credential of the same one.
+    owner: Arc<str>,
     csrf: Arc<str>,
     opened_ms: u64,
     expires_ms: u64,
@@ -80,8 +82,8 @@ pub struct BrowserSessions {
     /// Counts the sessions that were ended before they expired.
     ended: watch::Sender<u64>,
     cookie: String,
-    /// Browsers that are at the issuer.
-    pub(super) logins: PendingLogins,
+    /// Encrypts the sign-ins of browsers that are at the issuer.
+    pub(super) logins: LoginSealer,
 }
 
 /// The session of a request.
@@ -114,7 +116,7 @@ impl BrowserSessions {
     /// The sessions of a server at this port. Browsers do not separate cookies by port, so the port is part of
     /// the cookie's name: otherwise two servers on one machine would end each other's sessions.
     pub fn new(port: u16) -> BrowserSessions {
-        let (cookie, logins) = (format!("segue_session_{port}"), PendingLogins::default());
+        let (cookie, logins) = (format!("segue_session_{port}"), LoginSealer::new(port));
         BrowserSessions { table: Mutex::default(), ended: watch::Sender::default(), cookie, logins }
     }
 
@@ -136,23 +138,29 @@ impl BrowserSessions {
         expires_ms.is_some_and(|expires_ms| expires_ms > now_ms)
     }
 
-    /// Opens a session. When there are too many, the oldest of the credential with the most sessions ends.
+    /// Opens a session of `owner`. When there are too many, the oldest of the principal with the most
+    /// sessions ends.
     fn open(
         &self,
         credential: SessionCredential,
+        Authenticated { who, expires_ms }: &Authenticated,
         limits: &Limits,
         now_ms: u64,
     ) -> (String, ActiveSession) {
         let (id, csrf): (String, Arc<str>) = (random_id(), random_id().into());
         let key: Arc<str> = hex_digest(id.as_bytes()).into();
-        let expires_ms = now_ms.saturating_add(limits.served_session_ms);
-        let session =
-            StoredSession { credential, csrf: csrf.clone(), opened_ms: now_ms, expires_ms };
+        let session = StoredSession {
+            credential,
+            owner: who.name.clone(),
+            csrf: csrf.clone(),
+            opened_ms: now_ms,
+            expires_ms: expires_ms.unwrap_or(u64::MAX),
+        };
         let sessions = &mut self.table.lock().sessions;
         sessions.retain(|_, session| session.expires_ms > now_ms);
         while sessions.len() >= limits.served_sessions_max.max(1) {
             let same = |one: &StoredSession| {
-                sessions.values().filter(|other| other.credential == one.credential).count()
+                sessions.values().filter(|other| other.owner == one.owner).count()
             };
             let oldest =
                 sessions.iter().max_by_key(|(_, one)| (same(one), u64::MAX - one.opened_ms));
@@ -210,9 +218,8 @@ impl BrowserSessions {
     }
 
     /// The text of `Set-Cookie` for a session.
-    fn set_cookie(&self, id: &str, limits: &Limits, is_secure: bool) -> String {
-        let seconds = limits.served_session_ms / 1_000;
-        self.cookie_text(id, seconds, is_secure)
+    fn set_cookie(&self, id: &str, left_ms: u64, is_secure: bool) -> String {
+        self.cookie_text(id, left_ms / 1_000, is_secure)
     }
 
     /// The text of `Set-Cookie` that makes a browser forget the cookie.
@@ -319,11 +326,13 @@ impl CredentialCheck {
         is_secure: bool,
     ) -> Result<OpenedSession, AuthError> {
         let Authenticated { who, expires_ms } = credential.authenticate(authenticator, now_ms)?;
-        let (id, session) = self.sessions.open(credential, limits, now_ms);
+        // A session ends with its token.
         let end = now_ms.saturating_add(limits.served_session_ms);
-        let expires_ms = Some(expires_ms.map_or(end, |at| at.min(end)));
-        let authenticated = Authenticated { who, expires_ms };
-        let cookie = Some(self.sessions.set_cookie(&id, limits, is_secure));
+        let end = expires_ms.map_or(end, |at| at.min(end));
+        let authenticated = Authenticated { who, expires_ms: Some(end) };
+        let (id, session) = self.sessions.open(credential, &authenticated, limits, now_ms);
+        let cookie = self.sessions.set_cookie(&id, end.saturating_sub(now_ms), is_secure);
+        let cookie = Some(cookie);
         let identity = Identity { authenticated, session: Some(session) };
         Ok(OpenedSession { identity, cookie })
     }
@@ -349,12 +358,19 @@ pub(super) fn has_csrf(session: &ActiveSession, method: &Method, headers: &Heade
     if matches!(*method, Method::GET | Method::HEAD) {
         return true;
     }
+    knows_csrf(session, headers)
+}
+
+/// Whether a request has the CSRF header of its session.
+pub(super) fn knows_csrf(session: &ActiveSession, headers: &HeaderMap) -> bool {
     let given = headers.get(CSRF).map_or(&b""[..], HeaderValue::as_bytes);
     given.ct_eq(session.csrf.as_bytes()).into()
 }
 
 #[cfg(test)]
 mod tests {
+    use segue_core::access::{Principal, Rights};
+
     use super::*;
 
     fn check(token: &str) -> (watch::Sender<Arc<Authenticator>>, CredentialCheck) {
@@ -393,14 +409,21 @@ mod tests {
         assert_eq!(check.authenticate(&headers, 2_000).await.unwrap_err(), AuthError::Ended);
     }
 
-    /// A principal that opens many sessions ends its own, and not those of others.
+    /// A principal that opens many sessions ends its own, and not those of others, although each of its
+    /// tokens is another one. A session whose token has expired does not count.
     #[test]
     fn too_many_sessions_end_those_of_who_has_the_most() {
         let sessions = BrowserSessions::new(1);
         let limits = Limits { served_sessions_max: 3, ..Limits::default() };
-        let open = |who: &str, now| {
-            sessions.open(SessionCredential::Token(who.into()), &limits, now).1.key
+        let open_until = |who: &str, now: u64, expires_ms| {
+            let who = Principal::new(who, Rights::NONE);
+            let authenticated = Authenticated { who, expires_ms: Some(expires_ms) };
+            let credential = SessionCredential::Token(now.to_string().into());
+            sessions.open(credential, &authenticated, &limits, now).1.key
         };
+        let open = |who: &str, now| open_until(who, now, 100);
+        open_until("bob", 0, 2);
+        open_until("bob", 0, 2);
         let ada = open("ada", 1);
         let eve: Vec<_> = (2..6).map(|now| open("eve", now)).collect();
         let table = sessions.table.lock();

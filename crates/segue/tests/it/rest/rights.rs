@@ -1,5 +1,6 @@
 //! Who may do what, and whose is what: every route × every credential × every surface.
 
+mod four_eyes;
 mod inline;
 
 use segue::http::auth::SESSION;
@@ -93,12 +94,17 @@ impl Served {
     }
 
     /// The response of an MCP method to a principal, in the era without `initialize`.
-    fn mcp_as(&self, who: &str, method: &str, mut params: Json) -> Json {
+    fn mcp_as(&self, who: &str, method: &str, params: Json) -> Json {
+        let tasks = json!({ "extensions": { "io.modelcontextprotocol/tasks": {} } });
+        self.mcp_with(who, &tasks, method, params)
+    }
+
+    /// The same to a client with these capabilities.
+    fn mcp_with(&self, who: &str, capabilities: &Json, method: &str, mut params: Json) -> Json {
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientInfo": { "name": "raw", "version": "1" },
-            "io.modelcontextprotocol/clientCapabilities": {
-                "extensions": { "io.modelcontextprotocol/tasks": {} } },
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
         });
         let name = params["name"].as_str().or(params["uri"].as_str()).unwrap_or("").to_owned();
         let task = params["taskId"].as_str().unwrap_or("").to_owned();

@@ -80,21 +80,26 @@ fn a_browser_signs_in_at_the_issuer() {
     assert_eq!(asked("code_challenge_method"), "S256");
     issuer.tokens.lock().unwrap().0 = login.tokens(&issuer, &json!({}), &json!({}));
     let answer = login.finish(&served, &login.cookie);
-    assert_eq!(answer.headers["location"], "/");
+    let csrf = answer.headers["location"].strip_prefix("/sign-in#csrf=").unwrap();
     let cookie = &answer.headers["set-cookie"];
     assert!(cookie.contains("HttpOnly; SameSite=Strict"), "{cookie}");
+    // The session ends with the token, which is good for ten minutes.
+    let seconds: u64 = cookie.rsplit_once("Max-Age=").unwrap().1.parse().unwrap();
+    assert!((300..=660).contains(&seconds), "{cookie}");
     let form = query(&issuer.tokens.lock().unwrap().1);
     assert_eq!((&*form["grant_type"], &*form["code"]), ("authorization_code", "abc"));
     assert_eq!((&*form["redirect_uri"], &*form["client_secret"]), (asked("redirect_uri"), SECRET));
     let challenge = BASE64.encode(digest(&SHA256, form["code_verifier"].as_bytes()));
     assert_eq!(challenge, asked("code_challenge"));
     let cookie = cookie.split(';').next().unwrap();
-    let session = served.ask("GET", "/api/v1/session", &[("Cookie", cookie)], "").is(200);
+    let headers = [("Cookie", cookie), ("X-Segue-CSRF", csrf)];
+    let session = served.ask("GET", "/api/v1/session", &headers, "").is(200);
     assert_eq!(session["principal"], "oidc:ada");
     assert_eq!(session["rights"], json!(["read", "run", "metrics"]));
-    assert!(session["csrf"].is_string());
+    assert_eq!(session["csrf"], csrf);
     assert_eq!(served.ask("GET", "/api/v1/runs", &[("Cookie", cookie)], "").status, 200);
-    // The answer works once.
+    // The browser forgets the sign-in; the issuer takes the code only once.
+    issuer.tokens.lock().unwrap().0 = json!({ "error": "invalid_grant" });
     assert!(login.finish(&served, &login.cookie).headers["location"].starts_with("/sign-in?"));
 }
 
@@ -115,18 +120,45 @@ fn answers_that_are_not_of_this_sign_in_are_refused() {
     ] {
         let login = begin(&served, &issuer);
         issuer.tokens.lock().unwrap().0 = login.tokens(&issuer, id, access);
-        let cookie = if has_cookie { &login.cookie } else { "segue_oidc=x" };
-        let answer = login.finish(&served, cookie);
+        let name = login.cookie.split('=').next().unwrap();
+        let cookie = if has_cookie { login.cookie.clone() } else { format!("{name}=x") };
+        let answer = login.finish(&served, &cookie);
         let location = &answer.headers["location"];
         assert!(location.starts_with("/sign-in?problem="), "{id} {access}: {location}");
         assert!(!answer.headers.contains_key("set-cookie"), "{answer:?}");
     }
+    // The cookie of another sign-in, of the same browser or another, does not fit.
+    let (one, other) = (begin(&served, &issuer), begin(&served, &issuer));
+    issuer.tokens.lock().unwrap().0 = one.tokens(&issuer, &good, &good);
+    assert!(one.finish(&served, &other.cookie).headers["location"].starts_with("/sign-in?"));
     let login = begin(&served, &issuer);
     issuer.tokens.lock().unwrap().0 = json!({ "error": "invalid_grant" });
     assert!(login.finish(&served, &login.cookie).headers["location"].starts_with("/sign-in?"));
     let refused = format!("{CALLBACK}?error=access_denied&state=x");
     let answer = served.ask("GET", &refused, &[], "");
     assert_eq!(answer.headers["location"], "/sign-in?problem=refused");
+}
+
+/// Strangers who begin to sign in and never end keep nobody out, and their answers do not fill the log.
+#[test]
+fn strangers_at_the_issuer_keep_nobody_out() {
+    let issuer = Issuer::start();
+    let (_world, served) = served(&issuer, &format!("    client_id: {CLIENT}\n"));
+    for number in 0..300 {
+        assert_eq!(served.ask("GET", "/api/v1/session/oidc", &[], "").status, 303, "{number}");
+    }
+    let begun = std::time::Instant::now();
+    for _ in 0..200 {
+        served.ask("GET", &format!("{CALLBACK}?code=x&state=x"), &[], "");
+    }
+    let seconds = usize::try_from(begun.elapsed().as_secs()).unwrap();
+    served.said("not let in");
+    let lines = served.lines().iter().filter(|line| line.contains("not let in")).count();
+    assert!((1..=seconds + 2).contains(&lines), "{lines} lines in {seconds} s");
+    let login = begin(&served, &issuer);
+    issuer.tokens.lock().unwrap().0 = login.tokens(&issuer, &json!({}), &json!({}));
+    let location = login.finish(&served, &login.cookie).headers["location"].clone();
+    assert!(location.starts_with("/sign-in#csrf="), "{location}");
 }
 
 /// Without a client id the issuer is for programs only.
