@@ -1916,7 +1916,8 @@ export interface components {
             steps_total?: number | null;
             /**
              * Format: uint32
-             * @description How many steps have finished, while this server runs it.
+             * @description How many steps have finished, of a run that has not ended. Absent if its journal is long and another
+             *     process runs it.
              */
             steps_done?: number | null;
             /** @description The first few tools of its plan. */
