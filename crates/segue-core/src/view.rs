@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::composition::tool::{Impact, ToolSpec};
 use crate::composition::{
-    Body, Dialect, Flow, ResolvedRollback, Step, StepKind, Target, Transitions,
+    Body, Dialect, Flow, Need, ResolvedRollback, Step, StepKind, Target, Transitions,
 };
 use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
@@ -408,6 +408,9 @@ pub struct PlanStepView {
     pub tool: Option<Arc<str>>,
     /// Steps that must finish first.
     pub needs: Vec<Arc<str>>,
+    /// Those of `needs` that only `depends_on` names: the step refers to nothing of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<Arc<str>>,
     /// Where a program may continue after it; empty in a graph.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ways: Vec<TransitionView>,
@@ -599,16 +602,12 @@ impl PlanStepView {
             StepKind::Tool(call) => call.tool.as_ref(),
             _ => None,
         };
-        let mut bodies: Vec<PlanBodyView> = planned
-            .bodies
-            .iter()
-            .zip(step.kind.bodies())
-            .zip(body_labels(step))
-            .map(|((body, steps), label)| PlanBodyView {
-                label,
-                steps: step_views(plan, *body, steps),
-            })
-            .collect();
+        let body = |((body, steps), label): ((&BodyIndex, &Body), String)| PlanBodyView {
+            label,
+            steps: step_views(plan, *body, steps),
+        };
+        let of_step = planned.bodies.iter().zip(step.kind.bodies()).zip(body_labels(step));
+        let mut bodies: Vec<PlanBodyView> = of_step.map(body).collect();
         for nested in planned.nested.values() {
             bodies.push(PlanBodyView {
                 label: nested.composition.name.to_string(),
@@ -616,15 +615,13 @@ impl PlanStepView {
             });
         }
         let is_container = !bodies.is_empty();
+        let needed = |need: &Need| plan.step(siblings[need.position]).step.id.clone();
         PlanStepView {
             id: step.id.clone(),
             kind: step.kind.keyword(),
             tool: tool.map(|tool| tool.id.as_str().into()),
-            needs: step
-                .needs
-                .iter()
-                .map(|need| plan.step(siblings[need.position]).step.id.clone())
-                .collect(),
+            needs: step.needs.iter().map(needed).collect(),
+            depends_on: step.needs.iter().filter(|need| !need.is_reference).map(needed).collect(),
             ways: Vec::new(),
             effect: planned.effect,
             rollback: RollbackView::of(step, is_container),

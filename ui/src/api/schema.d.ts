@@ -1000,6 +1000,11 @@ export interface components {
              * @default false
              */
             approved: boolean;
+            /**
+             * @description The id for its run, a UUID that the client made: with it the client follows or cancels the call
+             *     before it has the answer. Without one, the server makes it.
+             */
+            run_id?: string | null;
         };
         /** @description The result of a check. */
         Check: {
@@ -1028,6 +1033,8 @@ export interface components {
              * @description The number of attempts.
              */
             attempts: number;
+            /** @description The tool that it called. */
+            tool: string | null;
         };
         /** @description A served composition, with its text. */
         CompositionDetails: {
@@ -1499,6 +1506,8 @@ export interface components {
             tool: string | null;
             /** @description Steps that must finish first. */
             needs: string[];
+            /** @description Those of `needs` that only `depends_on` names: the step refers to nothing of them. */
+            depends_on?: string[];
             /** @description Where a program may continue after it; empty in a graph. */
             ways?: components["schemas"]["TransitionView"][];
             /** @description Its effect. */
@@ -1907,7 +1916,8 @@ export interface components {
             steps_total?: number | null;
             /**
              * Format: uint32
-             * @description How many steps have finished, while this server runs it.
+             * @description How many steps have finished, of a run that has not ended. Absent if its journal is long and another
+             *     process runs it.
              */
             steps_done?: number | null;
             /** @description The first few tools of its plan. */
@@ -2090,6 +2100,11 @@ export interface components {
             left: components["schemas"]["ComparedStep"] | null;
             /** @description The step in the right run. */
             right: components["schemas"]["ComparedStep"] | null;
+            /**
+             * @description Which of `status`, `tool`, `attempts`, `input`, `output`, `error` and `reason` differ. A step that
+             *     only one run has differs in its status.
+             */
+            differs: string[];
             /** @description Its arguments. */
             input: components["schemas"]["Sameness"];
             /** @description Its value. */
@@ -2467,7 +2482,7 @@ export interface components {
         };
         /** @description A place where two values differ. */
         ValueDifference: {
-            /** @description `input`, `output` or `error`. */
+            /** @description `input`, `output`, `error` or `reason`. */
             part: string;
             /** @description The JSON Pointer of the place. */
             pointer: string;
@@ -7833,6 +7848,15 @@ export interface operations {
             };
             /** @description the body did not arrive in time */
             408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the state of a run, a plan or a template does not allow it */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -29,6 +29,7 @@ export const SHORTCUTS: { group: string; keys: [string, string][] }[] = [
       ["↑ ↓ ← →", "follow edges"],
       ["[ ]", "items of a loop"],
       ["+ - 0", "zoom in, out, fit"],
+      ["Shift ← →", "move the zoomed timeline"],
       ["Shift R", "re-run from here"],
       ["C", "copy expression"],
     ],

@@ -38,5 +38,5 @@ export function toneOf(edge: PlacedEdge, looks: Looks): Tone {
 }
 
 const Edge = memo(function Edge({ edge, tone }: { edge: PlacedEdge; tone: Tone }) {
-  return <path className={`e ${tone}`} d={roundPath(edge.points)} markerEnd={`url(#ah${tone})`} />;
+  return <path className={`e ${edge.kind} ${tone}`} d={roundPath(edge.points)} markerEnd={`url(#ah${tone})`} />;
 });

@@ -24,6 +24,11 @@ describe("layout", () => {
     for (const edge of out.edges) expect(at(out, edge.from).y + at(out, edge.from).h).toBeLessThan(at(out, edge.to).y);
     expect(out.edges.map((edge) => edge.id)).toContain("notes>release:needs");
   });
+  it("tells steps that are only waited for from those that are referred to", () => {
+    const step = (id: string, needs: string[], depends_on: string[]) => ({ ...steps("release-notes")[0], id, needs, depends_on, bodies: [], ways: [] }) as PlanStepView;
+    const out = layout([step("a", [], []), step("b", [], []), step("c", ["a", "b"], ["b"])], open);
+    expect(out.edges.map((edge) => edge.id).sort()).toEqual(["a>c:needs", "b>c:depends"]);
+  });
   it("keeps steps inside their container and apart from each other", () => {
     for (const name of ["release-notes", "triage-issue", "crawl-docs"]) {
       const out = layout(steps(name), open);

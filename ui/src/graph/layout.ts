@@ -30,8 +30,8 @@ export interface Placed {
   index: number;
 }
 export type Point = [number, number];
-/** A step needs another one first, or a program goes on with it. */
-export type EdgeKind = "needs" | "program";
+/** A step refers to another one, only waits for it (`depends_on`), or a program goes on with it. */
+export type EdgeKind = "needs" | "depends" | "program";
 export interface PlacedEdge {
   id: string;
   from: string;
@@ -53,6 +53,9 @@ export interface LayoutOptions {
 
 export const hasBodies = (step: PlanStepView): boolean => (step.bodies ?? []).some((body) => body.steps.length > 0);
 export const isLoop = (step: PlanStepView): boolean => step.kind === "loop" || step.kind === "repeat";
+
+/** Whether a step only waits for another one, and refers to nothing of it. */
+export const waitsOnly = (step: PlanStepView, need: string): boolean => (step.depends_on ?? []).includes(need);
 
 /** How many nodes a plan has when everything is open. */
 export function countSteps(steps: PlanStepView[]): number {
@@ -117,7 +120,7 @@ function edgesOf(steps: PlanStepView[]): Wanted[] {
   for (const step of steps) {
     for (const from of new Set(step.needs)) {
       if (!ids.has(from) || from === step.id) continue;
-      edges.push({ from, to: step.id, kind: "needs" });
+      edges.push({ from, to: step.id, kind: waitsOnly(step, from) ? "depends" : "needs" });
     }
     // A program goes from step to step; several outcomes may lead to the same one.
     const targets = new Set((step.ways ?? []).map((way) => way.to).filter((to): to is string => !!to && ids.has(to) && to !== step.id));

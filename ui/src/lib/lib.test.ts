@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { expression, pointer } from "./expression";
 import { bytes, clock, duration, shortId } from "./format";
 import { isCut, treeRows } from "./json-rows";
-import { itemOf, parentPath, placePath, planPath, segments } from "./path";
+import { itemOf, outermost, parentPath, placePath, planPath, segments } from "./path";
 import { cut, plainText, textParts } from "./safe-text";
 import { flag, list, oneOf, text } from "./search";
 
@@ -25,6 +25,9 @@ describe("path", () => {
   it("reads items and visits", () => {
     expect(segments("a[2]/b#3")).toEqual([{ id: "a", item: 2 }, { id: "b#3", item: null }]);
     expect(planPath("a[2]/b#3/c~undo/d")).toBe("a/b/c/d");
+  });
+  it("find the step of the composition that holds them", () => {
+    expect(["a", "a[1]", "a#2", "a[1]/b[2]/c", "a~undo/b"].map(outermost)).toEqual(["a", "a", "a", "a", "a"]);
   });
   it("goes up through items", () => {
     const up: (string | null)[] = [];

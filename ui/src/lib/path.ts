@@ -27,6 +27,9 @@ export function parentPath(path: string): string | null {
   return cut < 0 ? null : path.slice(0, cut);
 }
 
+/** `a[1]/b[2]/c` → `a`: the step of the composition itself that holds it. */
+export const outermost = (path: string): string => planPath(path).split("/")[0] ?? path;
+
 export function lastId(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }

@@ -89,6 +89,8 @@ pub struct Need {
     /// Whether the step reads its value without a `default(…)`: then a skipped need skips the step
     /// too.
     pub reads_value: bool,
+    /// Whether the step refers to it. Otherwise only `depends_on` names it.
+    pub is_reference: bool,
 }
 
 /// What a step does.

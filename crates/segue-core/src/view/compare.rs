@@ -34,7 +34,7 @@ pub enum Sameness {
 /// A place where two values differ.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ValueDifference {
-    /// `input`, `output` or `error`.
+    /// `input`, `output`, `error` or `reason`.
     pub part: &'static str,
     /// The JSON Pointer of the place.
     pub pointer: String,
@@ -55,6 +55,8 @@ pub struct ComparedStep {
     pub duration_ms: u64,
     /// The number of attempts.
     pub attempts: u32,
+    /// The tool that it called.
+    pub tool: Option<Arc<str>>,
 }
 
 /// A step of two runs.
@@ -66,6 +68,9 @@ pub struct StepComparison {
     pub left: Option<ComparedStep>,
     /// The step in the right run.
     pub right: Option<ComparedStep>,
+    /// Which of `status`, `tool`, `attempts`, `input`, `output`, `error` and `reason` differ. A step that
+    /// only one run has differs in its status.
+    pub differs: Vec<&'static str>,
     /// Its arguments.
     pub input: Sameness,
     /// Its value.
@@ -121,27 +126,46 @@ fn step(
             status: step.status,
             duration_ms: step.duration_ms,
             attempts: step.attempts,
+            tool: step.tool.clone(),
         })
     };
-    let mut differences = Differences { found: Vec::new(), budget };
     let (mut input, mut output) = (Sameness::Absent, Sameness::Absent);
+    let mut differs = Vec::new();
+    let mut note = |what: &'static str, is_same: bool| {
+        if !is_same {
+            differs.push(what);
+        }
+    };
+    note("status", left.map(|step| step.status) == right.map(|step| step.status));
+    let mut differences = Differences { found: Vec::new(), budget };
     if let (Some(left), Some(right)) = (left, right) {
+        note("tool", left.tool == right.tool);
+        note("attempts", left.attempts == right.attempts);
         input = differences.compare("input", &left.input, &right.input);
+        note("input", input == Sameness::Same);
         output = differences.compare("output", &left.output, &right.output);
-        let message = |step: &StepView| {
-            step.error.as_ref().map_or(Value::Null, |error| Value::from(error.message.as_str()))
-        };
-        differences.compare("error", &message(left), &message(right));
+        note("output", output == Sameness::Same);
+        let error = differences.compare("error", &error_of(left), &error_of(right));
+        note("error", error == Sameness::Same);
+        let reason = differences.compare("reason", &reason_of(left), &reason_of(right));
+        note("reason", reason == Sameness::Same);
     }
     let differences = differences.found;
-    Some(StepComparison {
-        id,
-        left: compared(left),
-        right: compared(right),
-        input,
-        output,
-        differences,
+    let (left, right) = (compared(left), compared(right));
+    Some(StepComparison { id, left, right, differs, input, output, differences })
+}
+
+/// An error without what differs in every run.
+fn error_of(step: &StepView) -> Value {
+    let error = step.error.as_ref();
+    error.map_or(Value::Null, |error| {
+        let code = Value::from(error.code.as_str());
+        Value::object([("code", code), ("message", Value::from(error.message.as_str()))])
     })
+}
+
+fn reason_of(step: &StepView) -> Value {
+    step.reason.as_deref().map_or(Value::Null, Value::from)
 }
 
 struct Differences<'a> {
@@ -233,6 +257,8 @@ impl Differences<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::diagnostic::Code;
+    use crate::view::ErrorView;
 
     fn view(steps: &[(&str, Value)]) -> RunView {
         let step = |(id, output): &(&str, Value)| StepView {
@@ -261,6 +287,40 @@ mod tests {
         assert_eq!((difference.part, &*difference.pointer), ("output", "/x"));
         assert_eq!(difference.left, Some(Value::from(1)));
         assert!(found.steps[2].right.is_none() && found.steps[3].left.is_none());
+        let what: Vec<_> = found.steps.iter().map(|step| step.differs.join(" ")).collect();
+        assert_eq!(what, ["output", "", "status", "status"]);
+    }
+
+    #[test]
+    fn every_part_of_a_step_is_compared() {
+        let changes: [fn(&mut StepView); 7] = [
+            |step| step.status = StepStatus::Failed,
+            |step| step.tool = Some("web:get".into()),
+            |step| step.attempts = 2,
+            |step| step.input = Value::from(1),
+            |step| step.output = Value::from(1),
+            |step| step.error = Some(ErrorView::check(Code::Timeout, "late", None)),
+            |step| step.reason = Some("reused".to_owned()),
+        ];
+        let parts = ["status", "tool", "attempts", "input", "output", "error", "reason"];
+        let left = view(&[("a", Value::Null)]);
+        for (change, part) in changes.into_iter().zip(parts) {
+            let mut right = left.clone();
+            change(&mut right.steps[0]);
+            assert_eq!(compare(&left, &right).steps[0].differs, [part]);
+        }
+    }
+
+    #[test]
+    fn errors_differ_by_code_and_message() {
+        let failed = |code, message: &str| {
+            let mut view = view(&[("a", Value::Null)]);
+            view.steps[0].error = Some(ErrorView::check(code, message, None));
+            view
+        };
+        let found = compare(&failed(Code::Timeout, "late"), &failed(Code::Timeout, "too late"));
+        let [difference] = &found.steps[0].differences[..] else { panic!("{found:?}") };
+        assert_eq!((difference.part, &*difference.pointer), ("error", "/message"));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub struct CallTool {
     #[serde(default)]
     #[schemars(extend("default" = false))]
     pub approved: bool,
+    /// The id for its run, a UUID that the client made: with it the client follows or cancels the call
+    /// before it has the answer. Without one, the server makes it.
+    pub run_id: Option<Arc<str>>,
 }
 
 impl_request!(CallTool);
@@ -118,14 +121,43 @@ pub async fn call(
     };
     let Execution { plan, input, context, options, who, .. } =
         resolve(service, who, &execute).await?;
-    let run_id = service.new_run_id();
+    let run_id = match &request.run_id {
+        Some(chosen) => unused_run_id(service, chosen).await?,
+        None => service.new_run_id(),
+    };
     let recording = request.frames.then(|| FrameRecording::start(&run_id));
     let (policy, origin) = (QuestionPolicy::Defer, call.origin.clone());
     let (run_id, reused) = (Some(run_id), Vec::new());
     let start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
     let handle = service.start(&who, start).await?;
+    // Another principal may have taken the id between the check and the start. A second call of the same
+    // principal with the same id gets the result of the first one.
+    if handle.principal.as_ref() != Some(&who.caller().principal) {
+        return Err(id_in_use(&handle.run_id));
+    }
     let view = wait(service, &who, &handle, call.timeout).await?;
     Ok(result(view, recording.as_ref()))
+}
+
+/// An id that a client chose, if it is a UUID and no run has it.
+async fn unused_run_id(service: &RunService, chosen: &Arc<str>) -> Result<Arc<str>, Error> {
+    let is_dash = |at: usize| matches!(at, 8 | 13 | 18 | 23);
+    let fits = |(at, c): (usize, u8)| match c {
+        b'-' => is_dash(at),
+        b'0'..=b'9' | b'a'..=b'f' => !is_dash(at),
+        _ => false,
+    };
+    if chosen.len() != 36 || !chosen.bytes().enumerate().all(fits) {
+        return Err(Error::invalid("`run_id` must be a UUID in lower case"));
+    }
+    if service.store().run(chosen).await?.is_some() {
+        return Err(id_in_use(chosen));
+    }
+    Ok(chosen.clone())
+}
+
+fn id_in_use(run_id: &str) -> Error {
+    Error::conflict(format!("a run has the id `{run_id}` already"))
 }
 
 fn result(mut view: RunView, recording: Option<&FrameRecording>) -> ToolCallResult {

@@ -204,7 +204,8 @@ pub struct RunSummary {
     /// How many steps will run, where the plan alone decides it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_total: Option<u32>,
-    /// How many steps have finished, while this server runs it.
+    /// How many steps have finished, of a run that has not ended. Absent if its journal is long and another
+    /// process runs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_done: Option<u32>,
     /// The first few tools of its plan.

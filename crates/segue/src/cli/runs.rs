@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 use segue_core::duration::format_duration;
 use segue_core::duration::parse_duration;
 use segue_core::value::Value;
+use segue_core::view::compare::{StepComparison, ValueDifference, compare as compare_views};
 use segue_core::view::{AttemptView, DecisionView, ErrorView, RunStatus, RunView, StepView};
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::LoadedRun;
@@ -416,40 +417,36 @@ fn compare_runs(first: &LoadedRun, second: &LoadedRun, views: [&RunView; 2]) -> 
 }
 
 /// Differences of one step between two runs.
-fn compare_steps(steps: [&StepView; 2]) -> Differences {
-    let error = |step: &StepView| errors_of(step.error.as_slice());
-    difference([
+fn step_differences(step: &StepComparison) -> Differences {
+    let (Some(one), Some(two)) = (&step.left, &step.right) else {
+        let only = if step.left.is_some() { "first" } else { "second" };
+        return Differences::from_iter([("only_in".to_owned(), json!(only))]);
+    };
+    let steps = [one, two];
+    let mut all = difference([
         ("status", steps.map(|step| json!(step.status.as_str()))),
         ("tool", steps.map(|step| json!(step.tool))),
         ("attempts", steps.map(|step| json!(step.attempts))),
-        ("input", steps.map(|step| Json::from(&step.input))),
-        ("output", steps.map(|step| Json::from(&step.output))),
-        ("error", steps.map(error)),
-        ("reason", steps.map(|step| json!(step.reason))),
-    ])
+    ]);
+    for ValueDifference { part, pointer, left, right } in &step.differences {
+        let both = [left, right].map(|value| value.as_ref().map_or(Json::Null, Json::from));
+        all.extend(difference([(&*format!("{part}{pointer}"), both)]));
+    }
+    all
 }
 
 /// Prints the differences between two runs, and their durations.
 fn compare(global: &Global, first: &LoadedRun, second: &LoadedRun) -> Exit {
     let (one, two) = (first.view(), second.view());
     let run = compare_runs(first, second, [&one, &two]);
-    let known: Vec<&Arc<str>> = one.steps.iter().map(|step| &step.id).collect();
-    let added = two.steps.iter().map(|step| &step.id).filter(|id| !known.contains(id));
-    let mut differences = Vec::new();
-    for id in known.iter().copied().chain(added) {
-        let find = |view: &RunView| view.steps.iter().find(|step| step.id == *id).cloned();
-        let mut difference = match (find(&one), find(&two)) {
-            (Some(one), Some(two)) => compare_steps([&one, &two]),
-            (one, _) => {
-                let only = if one.is_some() { "first" } else { "second" };
-                Differences::from_iter([("only_in".to_owned(), json!(only))])
-            }
-        };
-        if !difference.is_empty() {
-            difference.insert("step".to_owned(), json!(&**id));
-            differences.push(difference);
-        }
-    }
+    let compared = compare_views(&one, &two);
+    let differing = compared.steps.iter().filter(|step| !step.differs.is_empty());
+    let differences = differing.map(|step| {
+        let mut all = step_differences(step);
+        all.insert("step".to_owned(), json!(step.id));
+        all
+    });
+    let differences: Vec<Differences> = differences.collect();
     let statuses = [one.status.as_str(), two.status.as_str()];
     let durations = [one.duration_ms, two.duration_ms];
     if global.is_json() {
@@ -458,6 +455,7 @@ fn compare(global: &Global, first: &LoadedRun, second: &LoadedRun) -> Exit {
             "durations_ms": durations,
             "run": run,
             "differences": differences,
+            "steps_left_out": compared.steps_left_out,
         });
         print_json(global, &all);
         return Exit::Success;
@@ -468,8 +466,10 @@ fn compare(global: &Global, first: &LoadedRun, second: &LoadedRun) -> Exit {
     for difference in &differences {
         print_differences(difference["step"].as_str().unwrap_or(""), difference);
     }
-    if run.is_empty() && differences.is_empty() {
-        print_data("nothing differs");
+    match compared.steps_left_out {
+        0 if run.is_empty() && differences.is_empty() => print_data("nothing differs"),
+        0 => {}
+        more => print_data(&format!("{more} further steps were not compared")),
     }
     Exit::Success
 }

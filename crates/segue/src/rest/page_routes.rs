@@ -95,7 +95,7 @@ pub const ROUTES: &[Route] = &[
             json(200, "the result", SchemaGenerator::subschema_for::<ToolCallResult>),
             json(202, UNDER_WAY, SchemaGenerator::subschema_for::<ToolCallResult>),
         ],
-        problems: &[404],
+        problems: &[404, 409],
         handler: Handler::Worker(|request| Box::pin(installation::call(request))),
         ..route(Verb::Post, "/api/v1/tools/{id}/call", Right::Run, "callTool")
     },

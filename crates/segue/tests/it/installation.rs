@@ -29,7 +29,7 @@ fn served() -> (World, Served) {
             "compositions: ['lib/*']\n\
              mcpServers:\n  good: {{ command: python3, args: ['{}', tools.json, calls.txt], env: {{ KEY: '${{KEY}}' }} }}\n  \
              bad: {{ command: no-such-program }}\n\
-             commands: {{ note: {{ argv: [cat], read_only: false }} }}\n\
+             commands: {{ note: {{ argv: [cat], read_only: false }}, slow: {{ argv: [sleep, '60'], read_only: true }} }}\n\
              tools: {{ 'command:note': {{ destructive: true }} }}\n\
              toolsets: {{ calm: {{ allow: [echo] }} }}\n\
              limits: {{ served_key_ms: 1000 }}\n\
@@ -87,6 +87,32 @@ fn a_tool_is_called_and_its_messages_are_shown() {
     // A tool without a server has no messages.
     let result = call(&served, "echo", &json!({ "arguments": { "x": 1 }, "frames": true })).is(200);
     assert_eq!((&result["output"], &result["frames"]), (&json!({ "x": 1 }), &json!([])));
+}
+
+/// A client that chose the id of a call cancels exactly this call before it has the answer.
+#[test]
+fn a_call_has_the_id_that_its_client_chose() {
+    let (_world, served) = served();
+    let chosen = "6f9619ff-8b86-4011-b42d-00c04fc964ff";
+    let path = format!("/api/v1/runs/{chosen}");
+    let body = json!({ "run_id": chosen });
+    std::thread::scope(|scope| {
+        let calling = scope.spawn(|| call(&served, "command:slow", &body));
+        let began = Instant::now();
+        while served.get(&path).status != 200 {
+            assert!(began.elapsed() < Duration::from_secs(30), "the call does not begin");
+        }
+        served.post(&format!("{path}/cancel"), &json!({})).is(200);
+        let result = calling.join().unwrap().is(200);
+        assert_eq!((&result["run_id"], &result["status"]), (&json!(chosen), &json!("cancelled")));
+    });
+    // No second run has it, and it is a UUID.
+    call(&served, "echo", &body).is_problem(409, "conflict");
+    for odd in
+        ["", "mine", "6F9619FF-8B86-4011-B42D-00C04FC964FF", "../../../../../../../../../../../../"]
+    {
+        call(&served, "echo", &json!({ "run_id": odd })).is_problem(422, "invalid-field");
+    }
 }
 
 /// What the schema of a tool marks as sensitive reaches the tool, and no journal.

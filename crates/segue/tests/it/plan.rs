@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Json, World, repository, step};
+use crate::support::{Json, World, json, repository, step};
 
 const DIAMOND: &str = "\
 name: diamond
@@ -136,10 +136,31 @@ fn the_json_has_what_programs_rely_on() {
     crate::support::has_keys(&plan, "hash name steps inputs output effect together longest_path");
     let save = step(&plan, "save");
     crate::support::has_keys(save, "id tool needs effect rollback");
-    assert_eq!(save["needs"], crate::support::json!(["left", "right"]));
+    assert_eq!(save["needs"], json!(["left", "right"]));
     assert_eq!(save["effect"], "writes");
     assert_eq!(save["rollback"]["tool"], "builtin:checkpoint_delete");
     assert_eq!(plan, World::with(DIAMOND).json(0, &["plan", "c.yaml", "--json"]));
+}
+
+/// A step that only waits for another one is told apart from a step that refers to it, whatever it reads.
+#[test]
+fn the_json_tells_order_from_references() {
+    let world = World::new();
+    world.file(
+        "c.yaml",
+        "name: c\nsteps:\n  \
+         - { id: a, tool: echo }\n  - { id: b, tool: echo }\n  - { id: c, tool: echo }\n  \
+         - { id: d, tool: echo, depends_on: [a, b], parameters: { b: '{{ b }}', c: '{{ c | default(1) }}' } }\n  \
+         - { id: e, tool: echo, depends_on: [d], when: '{{ d.status == \"success\" }}' }\n",
+    );
+    let plan = world.segue(&["plan", "c.yaml", "--json"]).exits(0).json();
+    let of =
+        |at: usize| (plan["steps"][at]["needs"].clone(), plan["steps"][at]["depends_on"].clone());
+    assert_eq!(of(0), (json!([]), json!(null)));
+    let (mut needs, waits) = of(3);
+    needs.as_array_mut().unwrap().sort_by_key(ToString::to_string);
+    assert_eq!((needs, waits), (json!(["a", "b", "c"]), json!(["a"])));
+    assert_eq!(of(4), (json!(["d"]), json!(null)), "{plan}");
 }
 
 #[test]

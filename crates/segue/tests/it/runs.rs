@@ -264,7 +264,7 @@ fn what_runs_failed_with_is_compared() {
     let compared = world.json(0, &["runs", "compare", one, two, "--json"]);
     assert_eq!(compared["run"]["input"]["second"], json!({ "why": "two" }), "{compared}");
     assert_eq!(compared["run"]["errors"]["first"][0][2], "one", "{compared}");
-    assert_eq!(compared["differences"][0]["error"]["second"][0][2], "two", "{compared}");
+    assert_eq!(compared["differences"][0]["error/message"]["second"], "two", "{compared}");
     assert!(compared["durations_ms"][1].is_u64());
     let text = world.segue(&["runs", "compare", one, two]).exits(0).stdout;
     assert!(text.contains("run input: {\"why\":\"one\"} → {\"why\":\"two\"}"), "{text}");
@@ -345,7 +345,7 @@ fn runs_are_compared_and_forgotten() {
     let two = world.run(0, &["-i", "n=2"]);
     let ids = [one["run_id"].as_str().unwrap(), two["run_id"].as_str().unwrap()];
     let compared = world.json(0, &["runs", "compare", ids[0], ids[1], "--json"]);
-    assert_eq!(compared["differences"][0]["output"]["second"], json!({ "n": 2 }));
+    assert_eq!(compared["differences"][0]["output/n"], json!({ "first": 1, "second": 2 }));
     let same = world.json(0, &["runs", "compare", ids[0], ids[0], "--json"]);
     assert_eq!(same["differences"], json!([]));
     world.segue(&["runs", "prune"]).exits(2);

@@ -66,7 +66,7 @@ function Loaded({ data }: { data: Comparison }) {
       </div>
       <div className="cmp-split">
         {steps.length === 0 ? (
-          <Empty title="Nothing differs"><p>Every step has the same status, input and output.</p></Empty>
+          <Empty title="Nothing differs"><p>Every step has the same status, tool, attempts, input, output and error.</p></Empty>
         ) : (
           <VirtualList
             role="grid"

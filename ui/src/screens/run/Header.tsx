@@ -1,5 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import { clock, duration, plural, shortId } from "@/lib/format";
+import { outermost } from "@/lib/path";
 import { Button, IconButton } from "@/parts/Button";
 import { CopyButton } from "@/parts/Copy";
 import { Icon } from "@/parts/Icon";
@@ -39,7 +40,7 @@ export function RunActionsBar() {
   const { model: { run }, actions, selected, openRerun } = useRunContext();
   const copyItems = useCopyItems();
   const { cancel, resume, rollback, rerun } = actions;
-  const step = selected ? lastName(selected) : null;
+  const step = selected ? outermost(selected) : null;
   return (
     <>
       <Button icon="i-stop" off={cancel.off} busy={cancel.busy} onClick={cancel.run}>Cancel</Button>
@@ -62,8 +63,6 @@ export function RunActionsBar() {
     </>
   );
 }
-
-const lastName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 
 /** One line: which step failed, why, and where it is written. */
 export function FailureLine() {

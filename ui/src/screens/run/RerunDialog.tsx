@@ -1,5 +1,5 @@
 import { useEffect, useState } from "react";
-import { lastId, parentPath } from "@/lib/path";
+import { outermost } from "@/lib/path";
 import { Button } from "@/parts/Button";
 import { Dialog } from "@/parts/Dialog";
 import { Failure } from "@/parts/Failure";
@@ -18,8 +18,12 @@ function parse(text: string): { value?: Record<string, unknown>; error: string |
   }
 }
 
-/** A re-run is a new run; the old one stays. From a step on, earlier steps keep their results. */
-export function RerunDialog({ from, onClose }: { from: string | null; onClose: () => void }) {
+/**
+ * A re-run is a new run; the old one stays. From a step on, earlier steps keep their results. It starts at a step of the
+ * composition itself: for a step inside a loop or a branch, at the step that holds it.
+ */
+export function RerunDialog({ path, onClose }: { path: string | null; onClose: () => void }) {
+  const from = path ? outermost(path) : null;
   const { model: { run }, actions } = useRunContext();
   const [text, setText] = useState<string | null>(null);
   const [edited, setEdited] = useState(false);
@@ -30,28 +34,28 @@ export function RerunDialog({ from, onClose }: { from: string | null; onClose: (
     // eslint-disable-next-line
   }, [run.run_id]);
   const parsed = text === null ? { error: null } : parse(text);
-  const item = from ? parentPath(from) : null;
   const start = () => {
     if (parsed.error) return;
     actions.rerun.mutate({ ...(from ? { from } : {}), ...(edited && "value" in parsed && parsed.value ? { input: parsed.value } : {}) });
   };
   return (
     <Dialog
-      title={from ? `Re-run from ${lastId(from)}` : "Re-run"}
+      title={from ? `Re-run from ${from}` : "Re-run"}
       open
       onClose={onClose}
       footer={
         <>
           <Button onClick={onClose}>Keep as it is</Button>
           <Button kind="primary" icon="i-again" busy={actions.rerun.busy} off={actions.rerun.off ?? (text === null ? "the input is loading" : parsed.error)} onClick={start}>
-            {from ? "Re-run from here" : "Re-run"}
+            {from ? (from === path ? "Re-run from here" : `Re-run from ${from}`) : "Re-run"}
           </Button>
         </>
       }
     >
       {from ? (
         <p>
-          Starts a new run at <code><SafeText text={from} /></code>. Earlier steps{item && item !== from ? " and items" : ""} keep their results from this run; the step and everything after it is called again.
+          Starts a new run at <code><SafeText text={from} /></code>. Earlier steps keep their results from this run; the step and everything after it is called again.
+          {path !== from && <> A run cannot start at <code><SafeText text={path ?? ""} /></code>, which is inside <code><SafeText text={from} /></code>: all of it is called again.</>}
         </p>
       ) : (
         <p>Starts a new run of the same plan. Every step is called again.</p>

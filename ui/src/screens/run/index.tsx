@@ -84,7 +84,7 @@ function Loaded({ model }: { model: RunModel }) {
           </div>
           <Panel />
         </div>
-        {rerun && <RerunDialog from={rerun.from} onClose={() => setRerun(null)} />}
+        {rerun && <RerunDialog path={rerun.from} onClose={() => setRerun(null)} />}
       </Screen>
     </RunCtx>
   );

@@ -1,6 +1,6 @@
 // The rows that timeline and outline share: the tree of the run in topological order.
 import type { PlanStepView, StepView } from "@/api/types";
-import { hasBodies, isLoop } from "@/graph/layout";
+import { hasBodies, isLoop, waitsOnly } from "@/graph/layout";
 import { plural } from "@/lib/format";
 import type { AnyState } from "@/parts/State";
 import { itemStateOf, stateOf, topological, type Loop, type RunModel } from "./model";
@@ -21,6 +21,9 @@ export interface Row {
   branch: string | null;
 }
 
+/** What a step needs, and how: `a, b (only order)`. */
+export const needsText = (step: PlanStepView): string => step.needs.map((id) => (waitsOnly(step, id) ? `${id} (only order)` : id)).join(", ");
+
 /** Opened or closed by hand; otherwise loops are closed unless they hold the selection or a failure. */
 export type Opened = ReadonlyMap<string, boolean>;
 
@@ -33,11 +36,11 @@ export function rowsOf(model: RunModel, opened: Opened, selected: string | null)
       const nested = hasBodies(step);
       const loop = model.loops.get(path);
       const open = nested ? (opened.get(path) ?? (isLoop(step) ? holds(path) || (loop?.failed.length ?? 0) > 0 : true)) : null;
-      const needs = step.needs.length > 0 ? step.needs.join(", ") : outside || "nothing";
+      const needs = needsText(step) || outside || "nothing";
       rows.push({ path, depth, kind: "step", plan: step, view: model.byPath.get(path), state: stateOf(model, path), name: step.id, open, needs, branch });
       if (!open) continue;
       if (isLoop(step)) items(step, path, depth + 1);
-      else for (const body of step.bodies ?? []) visit(body.steps, `${path}/`, depth + 1, step.needs.join(", "), step.kind === "choose" ? body.label : null);
+      else for (const body of step.bodies ?? []) visit(body.steps, `${path}/`, depth + 1, needsText(step), step.kind === "choose" ? body.label : null);
     }
   };
   const items = (step: PlanStepView, path: string, depth: number): void => {

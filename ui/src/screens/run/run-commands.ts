@@ -1,6 +1,6 @@
 import { useNavigate } from "@tanstack/react-router";
 import { useCommands, type PaletteCommand } from "@/app/commands";
-import { lastId, planPath } from "@/lib/path";
+import { lastId, outermost, planPath } from "@/lib/path";
 import { expression } from "@/lib/expression";
 import { copy } from "@/parts/Copy";
 import type { MenuItem } from "@/parts/Menu";
@@ -16,7 +16,7 @@ export async function wholeInput(run: RunContext["model"]["run"]): Promise<unkno
 }
 
 function copies({ model: { run }, selected }: RunContext): { label: string; text: () => Promise<string> }[] {
-  const from = selected;
+  const from = selected ? outermost(selected) : null;
   const items = [
     { label: "Command line", text: async () => asCommand(run, await wholeInput(run), null) },
     { label: "curl", text: async () => asCurl(run, await wholeInput(run), null, location.origin) },
@@ -26,8 +26,8 @@ function copies({ model: { run }, selected }: RunContext): { label: string; text
   if (!from) return items;
   return [
     ...items,
-    { label: `Command line from ${lastId(from)}`, text: () => Promise.resolve(asCommand(run, null, from)) },
-    { label: `curl from ${lastId(from)}`, text: () => Promise.resolve(asCurl(run, null, from, location.origin)) },
+    { label: `Command line from ${from}`, text: () => Promise.resolve(asCommand(run, null, from)) },
+    { label: `curl from ${from}`, text: () => Promise.resolve(asCurl(run, null, from, location.origin)) },
   ];
 }
 
@@ -41,7 +41,7 @@ export function useRunCommands(context: RunContext): void {
   const navigate = useNavigate();
   const group = "This run";
   const own: PaletteCommand[] = [
-    { id: "rerun", group, label: selected ? `Re-run from ${lastId(selected)}…` : "Re-run…", icon: "i-again", hint: "edit input first", keys: "Shift R", off: actions.rerun.off, run: () => openRerun(selected) },
+    { id: "rerun", group, label: selected ? `Re-run from ${outermost(selected)}…` : "Re-run…", icon: "i-again", hint: "edit input first", keys: "Shift R", off: actions.rerun.off, run: () => openRerun(selected) },
     { id: "cancel", group, label: "Cancel the run", icon: "i-stop", off: actions.cancel.off, run: actions.cancel.run },
     ...(actions.resume.offered ? [{ id: "resume", group, label: "Resume the run", icon: "i-play", off: actions.resume.off, run: actions.resume.run }] : []),
     { id: "rollback", group, label: "Roll back what it did", icon: "i-rb", off: actions.rollback.off, run: actions.rollback.run },

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
-import type { RunSummary, ServerView, Tool } from "@/api/types";
+import type { ServerView, Tool } from "@/api/types";
 import { textOf } from "./Answer";
 import { frameLines } from "./frame-lines";
 import { failureRate, groups, milliseconds, observedOf, rollbackOf, rowsOf } from "./rows";
-import { isCall } from "./use-call";
+import { newRunId } from "./use-call";
 
 const tool = (id: string, more: Partial<Tool> = {}): Tool => ({ id, description: `Does ${id}`, input_schema: {}, output_schema: null, annotations: {}, scopes: [], tags: [], effect: "reads", rollback: null, confirms: false, hash: "", ...more });
 const server = (name: string, state: ServerView["state"], reason: string | null = null): ServerView => ({ name, kind: "mcp", state, reason, tools: 0, protocol: null, version: null, transport: null, stderr: [] });
@@ -32,14 +32,10 @@ describe("servers and tools", () => {
 });
 
 describe("a call", () => {
-  it("is found among the runs that begin", () => {
-    const run = { name: "call-get", tools: ["web:get"], principal: "ada", started_at: "2026-01-01T00:00:10Z" } as RunSummary;
-    const since = Date.parse("2026-01-01T00:00:10Z");
-    expect(isCall(run, "web:get", "ada", since)).toBe(true);
-    expect(isCall(run, "web:put", "ada", since)).toBe(false);
-    expect(isCall(run, "web:get", "bob", since)).toBe(false);
-    expect(isCall(run, "web:get", "ada", since + 60_000)).toBe(false);
-    expect(isCall({ ...run, name: "fetch" }, "web:get", "ada", since)).toBe(false);
+  it("makes a new id for each call", () => {
+    const [one, two] = [newRunId(), newRunId()];
+    expect(one).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(two).not.toBe(one);
   });
   it("shows text where the output is text", () => {
     expect(textOf("a")).toBe("a");

@@ -2,7 +2,7 @@
 import { useCallback, useEffect, useRef, useState } from "react";
 import { api, unwrap } from "@/api/client";
 import { stream } from "@/api/events";
-import type { CallResult, RunSummary, RunView } from "@/api/types";
+import type { CallResult, RunView } from "@/api/types";
 import { announce } from "@/app/announce";
 import { isOver, stateWord } from "@/parts/State";
 
@@ -24,11 +24,14 @@ export interface CallInput {
 
 const IDLE: CallState = { phase: "idle", since: 0, runId: null, progress: [], cancelling: false, result: null, error: null };
 const PROGRESS_MOST = 200;
-const CLOCKS_DIFFER_MS = 2000;
 
-/** Whether a run of the stream is the call that was just sent: the answer, which has its id, comes at the end. */
-export function isCall(run: RunSummary, tool: string, principal: string, since: number): boolean {
-  return run.name.startsWith("call-") && (run.tools ?? []).includes(tool) && (run.principal == null || run.principal === principal) && Date.parse(run.started_at) >= since - CLOCKS_DIFFER_MS;
+/** A random id for the run of a call. `crypto.randomUUID` needs HTTPS or localhost; this does not. */
+export function newRunId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x40;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join("-");
 }
 
 async function untilOver(id: string, first: CallResult): Promise<CallResult> {
@@ -40,7 +43,7 @@ async function untilOver(id: string, first: CallResult): Promise<CallResult> {
   }
 }
 
-export function useCall(principal: string) {
+export function useCall() {
   const [state, setState] = useState<CallState>(IDLE);
   const stop = useRef<() => void>(() => {});
   useEffect(() => () => stop.current(), []);
@@ -50,16 +53,15 @@ export function useCall(principal: string) {
       const since = Date.now();
       stop.current();
       setState({ ...IDLE, phase: "calling", since });
-      let runId = "";
-      let unwatch = () => {};
-      const found = (id: string) => {
-        if (runId) return;
-        runId = id;
-        unwatch = stream.watch(id, 0);
-        setState((now) => ({ ...now, runId: id }));
-      };
+      const runId = newRunId();
+      let unwatch: (() => void) | null = null;
       const offs = [
-        stream.on("run", (run) => isCall(run, tool, principal, since) && found(run.run_id)),
+        // The run exists from its first event on; then it can be followed and cancelled.
+        stream.on("run", (run) => {
+          if (run.run_id !== runId || unwatch) return;
+          unwatch = stream.watch(runId, 0);
+          setState((now) => ({ ...now, runId }));
+        }),
         stream.on("step", (event) => {
           if (event.run_id !== runId || event.event !== "step_progress" || !event.detail) return;
           const text = event.detail;
@@ -70,12 +72,11 @@ export function useCall(principal: string) {
       stop.current = () => {
         live = false;
         for (const off of offs) off();
-        unwatch();
+        unwatch?.();
       };
       try {
-        const body = { arguments: args, frames: true, approved, ...(timeout ? { timeout } : {}) };
+        const body = { arguments: args, frames: true, approved, run_id: runId, ...(timeout ? { timeout } : {}) };
         let result = await unwrap(api.POST("/api/v1/tools/{id}/call", { params: { path: { id: tool } }, body }));
-        if (live) found(result.run_id);
         if (!isOver(result.status) && result.status !== "waiting") result = await untilOver(result.run_id, result);
         if (!live) return;
         setState((now) => ({ ...now, phase: "done", runId: result.run_id, result }));
@@ -86,7 +87,7 @@ export function useCall(principal: string) {
         if (live) stop.current();
       }
     },
-    [principal],
+    [],
   );
 
   const cancel = useCallback(async (id: string) => {

@@ -80,13 +80,30 @@ impl ExprSite {
     }
 }
 
-/// A read of a step's value.
+/// A read of a step's value, or its name in `depends_on`.
 struct StepUse {
     from_body: usize,
     from_position: usize,
     step: StepIndex,
-    guarded: bool,
+    kind: UseKind,
     span: Span,
+}
+
+/// How a step uses another one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UseKind {
+    /// It reads its value.
+    Read,
+    /// It reads its value with a `default(…)`, or only its status.
+    GuardedRead,
+    /// It only waits for it.
+    DependsOn,
+}
+
+impl UseKind {
+    fn read(is_guarded: bool) -> UseKind {
+        if is_guarded { UseKind::GuardedRead } else { UseKind::Read }
+    }
 }
 
 struct Resolver<'a> {
@@ -199,7 +216,7 @@ impl Resolver<'_> {
     fn depends_on(&mut self, step: &Step, site: &ExprSite) {
         for (id, span) in &step.depends_on {
             match self.symbols.by_id.get(id) {
-                Some(&target) => self.note_use(site, target, true, *span),
+                Some(&target) => self.note_use(site, target, UseKind::DependsOn, *span),
                 None => {
                     let ids = self.symbols.by_id.keys().map(|id| &**id);
                     let near = nearest_name(id, ids).map(ToOwned::to_owned);
@@ -236,7 +253,7 @@ impl Resolver<'_> {
         walk.ast(expr.ast_mut(), false);
     }
 
-    fn note_use(&mut self, site: &ExprSite, step: StepIndex, guarded: bool, span: Span) {
+    fn note_use(&mut self, site: &ExprSite, step: StepIndex, kind: UseKind, span: Span) {
         let from = match site.position {
             Some(position) => Some((site.body, position)),
             // At the end of a body its own steps are done; the container waits for steps outside.
@@ -244,7 +261,7 @@ impl Resolver<'_> {
             None => self.symbols.bodies[site.body].parent,
         };
         if let Some((from_body, from_position)) = from {
-            self.uses.push(StepUse { from_body, from_position, step, guarded, span });
+            self.uses.push(StepUse { from_body, from_position, step, kind, span });
         }
     }
 
@@ -264,10 +281,14 @@ impl Resolver<'_> {
                 }
                 UseRelation::Need { body, position, needed } => {
                     let needs = &mut needs[body][position];
-                    let reads_value = !used.guarded;
+                    let reads_value = used.kind == UseKind::Read;
+                    let is_reference = used.kind != UseKind::DependsOn;
                     match needs.iter_mut().find(|need| need.position == needed) {
-                        Some(need) => need.reads_value |= reads_value,
-                        None => needs.push(Need { position: needed, reads_value }),
+                        Some(need) => {
+                            need.reads_value |= reads_value;
+                            need.is_reference |= is_reference;
+                        }
+                        None => needs.push(Need { position: needed, reads_value, is_reference }),
                     }
                 }
                 UseRelation::Itself => {

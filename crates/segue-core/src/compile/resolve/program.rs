@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::symbols::UseRelation;
 use super::walk::{ExprWalk, alone_help, name_with_dash};
-use super::{Resolver, StepUse};
+use super::{Resolver, StepUse, UseKind};
 use crate::compile::dialect::is_reserved_in_state;
 use crate::composition::{Body, Target};
 use crate::diagnostic::{Code, Diagnostic, Severity, nearest_name};
@@ -77,7 +77,7 @@ impl ExprWalk<'_, '_> {
                     from_body: self.site.body,
                     from_position,
                     step: *step,
-                    guarded,
+                    kind: UseKind::read(guarded),
                     span,
                 },
             })
@@ -132,7 +132,7 @@ impl Resolver<'_> {
             _ => false,
         };
         let mut findings = Vec::new();
-        for used in self.uses.iter().filter(|used| !used.guarded) {
+        for used in self.uses.iter().filter(|used| used.kind == UseKind::Read) {
             let id = &symbols.steps[used.step as usize].id;
             if matches!(symbols.level(used), UseRelation::Sibling) {
                 findings.push(super::other_branch(id, used.span));

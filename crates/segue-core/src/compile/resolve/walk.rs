@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::symbols::Symbols;
-use super::{ExprSite, Resolver};
+use super::{ExprSite, Resolver, UseKind};
 use crate::compile::dialect::RESERVED;
 use crate::diagnostic::{Code, Diagnostic, nearest_name};
 use crate::expr::{Ast, AstKind, ExprLocation, ExprRoot, ExprSpan, StepIndex};
@@ -133,7 +133,7 @@ impl ExprWalk<'_, '_> {
             // Every step has a status, whether it ran or not.
             "status" | "error" => {
                 let span = self.span(at);
-                self.resolver.note_use(self.site, step, true, span);
+                self.resolver.note_use(self.site, step, UseKind::GuardedRead, span);
                 if what == "status" {
                     ExprRoot::StepStatus(step)
                 } else {
@@ -189,7 +189,7 @@ impl ExprWalk<'_, '_> {
             self.error(Code::UnresolvedReference, at, message).help = Some(help);
             return ExprRoot::Step(step);
         }
-        self.resolver.note_use(self.site, step, guarded, span);
+        self.resolver.note_use(self.site, step, UseKind::read(guarded), span);
         ExprRoot::Step(step)
     }
 

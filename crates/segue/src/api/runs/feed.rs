@@ -258,3 +258,62 @@ impl Watcher {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use segue_core::source::Source;
+    use segue_runtime::engine::Engine;
+    use segue_runtime::library::Library;
+    use segue_runtime::store::{
+        AppendRecord, JournalStore as _, MemoryStore, NewRun, RunHistory as _,
+    };
+
+    use super::*;
+    use crate::api::threads::Threads;
+    use crate::observe::Observers;
+
+    /// A run whose process dies while its change is reported was reported as alive. The watcher still
+    /// reports that it is interrupted.
+    #[tokio::test]
+    async fn a_run_whose_process_dies_meanwhile_is_reported() {
+        let store = MemoryStore::default();
+        let other_process = store.peer();
+        let (engine, _) = Engine::builder().store(Arc::new(store)).build();
+        let (library, _) = Library::new(engine.clone(), Vec::new());
+        let here = tokio::runtime::Handle::current;
+        let threads = Threads { connections: here(), runs: here(), requests: here() };
+        let (toolsets, reserved) = (BTreeMap::new(), BTreeSet::new());
+        let service = RunService::new(
+            engine.clone(),
+            library,
+            toolsets,
+            reserved,
+            threads,
+            Observers::default(),
+        );
+        let plan = engine.plan(&Source::new("c", "name: c\nsteps: [{ id: a, wait: 1h }]\n")).0;
+        let (run_id, plan) = (engine.new_run_id(), plan.unwrap());
+        let status = RunStatus::Running;
+        let record = AppendRecord { expected: 0, entries: &[], status, measured: &[] };
+        let run = NewRun { run_id: &run_id, plan: &plan };
+        other_process.create(run, record).await.unwrap();
+        let row = other_process.run(&run_id).await.unwrap().unwrap();
+        let feed = RunFeed::new(service);
+        let mut heard = feed.runs.subscribe();
+        let mut watcher = Watcher::new(feed.clone(), 0);
+
+        watcher.note(row.clone()).await;
+        watcher.look_for_dead_owners().await.unwrap();
+        assert!(heard.try_recv().is_err(), "its process is alive");
+        drop(other_process);
+        watcher.note(row).await;
+        watcher.look_for_dead_owners().await.unwrap();
+        let told = heard.try_recv().unwrap();
+        assert_eq!(told.run_id, run_id);
+        assert!(told.json.contains("\"interrupted\":true"), "{}", told.json);
+        watcher.look_for_dead_owners().await.unwrap();
+        assert!(heard.try_recv().is_err(), "told once");
+    }
+}

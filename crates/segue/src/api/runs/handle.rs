@@ -16,6 +16,7 @@ use segue_runtime::engine::EngineError;
 use segue_runtime::tools::Progress;
 use tokio::sync::{broadcast, oneshot, watch};
 
+use super::step_counts::ends_step;
 use crate::print::escape_control;
 use crate::step_events::{StepEvent, progress_event, step_event};
 
@@ -258,18 +259,17 @@ impl Observer for RunHandle {
         if let Some(entry) = entries.last() {
             self.last.store(entry.seq, Ordering::Relaxed);
         }
-        let changes = entries.iter().filter_map(|entry| match &entry.fact {
+        let mut changes = entries.iter().rev().filter_map(|entry| match &entry.fact {
             Fact::Called { node, candidate, .. } => {
-                Some((false, format!("{}: {}", run.path(*node), run.tool_name(*node, *candidate))))
+                Some(format!("{}: {}", run.path(*node), run.tool_name(*node, *candidate)))
             }
-            Fact::Succeeded { node, .. } => Some((true, format!("{}: done", run.path(*node)))),
-            Fact::Failed { node, .. } => Some((true, format!("{}: failed", run.path(*node)))),
-            Fact::Skipped { node, .. } => Some((true, format!("{}: skipped", run.path(*node)))),
+            Fact::Succeeded { node, .. } => Some(format!("{}: done", run.path(*node))),
+            Fact::Failed { node, .. } => Some(format!("{}: failed", run.path(*node))),
+            Fact::Skipped { node, .. } => Some(format!("{}: skipped", run.path(*node))),
             _ => None,
         });
-        let changes: Vec<(bool, String)> = changes.collect();
-        let Some((_, last)) = changes.last() else { return };
-        let done = changes.iter().filter(|(is_over, _)| *is_over).count();
+        let Some(last) = changes.next() else { return };
+        let done = entries.iter().filter(|entry| ends_step(&entry.fact)).count();
         self.state.send_modify(|state| {
             state.steps_done =
                 state.steps_done.saturating_add(u32::try_from(done).unwrap_or(u32::MAX));

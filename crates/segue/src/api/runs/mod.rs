@@ -7,7 +7,7 @@
 //! act.rs                    cancel, roll back, resume, approve
 //! events.rs                 the events of a run, for clients that follow it
 //! feed.rs, all_events.rs    the changes of all runs, and all that a client asks for in one stream
-//! summaries.rs              runs in short
+//! summaries.rs              runs in short; step_counts.rs: how far runs of other processes are
 //! search.rs, rerun.rs       runs by text; a run again, from one of its steps on
 //! loaded.rs, inspect.rs     runs that were read lately; a run in pieces that are small
 //! ```
@@ -29,6 +29,7 @@ mod registry;
 pub mod rerun;
 pub mod search;
 pub mod start;
+mod step_counts;
 pub mod summaries;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,7 @@ use crate::observe::Observers;
 use handle::RunHandle;
 use loaded::ReadRuns;
 use registry::RunRegistry;
+use step_counts::StepCounts;
 
 pub use registry::StartReservation;
 pub use start::StartRun;
@@ -68,6 +70,8 @@ pub struct RunService {
     observing: Observers,
     /// Runs that were read from the store lately.
     read_runs: ReadRuns,
+    /// How far runs of other processes are.
+    step_counts: StepCounts,
     /// What operators see; a reload replaces it.
     installation: RwLock<Arc<Installation>>,
     /// Who may answer questions; a reload replaces it.
@@ -92,6 +96,7 @@ impl RunService {
             leaving: watch::Sender::default(),
             observing,
             read_runs: ReadRuns::default(),
+            step_counts: StepCounts::default(),
             installation: RwLock::default(),
             approvals: RwLock::default(),
         })

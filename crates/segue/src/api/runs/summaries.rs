@@ -43,6 +43,7 @@ impl RunService {
         match self.registry.get(&row.run_id) {
             Some(handle) => summary.steps_done = Some(handle.watch().borrow().steps_done),
             None => {
+                summary.steps_done = self.count_steps_done(row).await;
                 summary.interrupted = is_interrupted(&*self.store(), row).await.unwrap_or(false);
             }
         }

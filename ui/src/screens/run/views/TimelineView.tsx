@@ -3,30 +3,35 @@ import { memo, useMemo } from "react";
 import { stepQuery } from "@/api/queries";
 import { duration, plural } from "@/lib/format";
 import { itemOf, parentPath } from "@/lib/path";
+import { IconButton } from "@/parts/Button";
 import { SafeText } from "@/parts/SafeText";
 import { StateIcon } from "@/parts/State";
 import { useRunContext } from "../context";
 import { isRolledBack, isRollingBack, type RunModel } from "../model";
 import type { Row } from "../rows";
-import { barsOf, tickText, ticks, type Bar } from "./scale";
+import { barsOf, barsWithin, tickText, ticks, type Bar, type Span } from "./scale";
 import { TreeRows, Twist } from "./TreeRows";
+import { useZoom } from "./use-zoom";
 
 /** When each step waited, ran, paused and was rolled back. */
 export function TimelineView() {
   const { model, now } = useRunContext();
   const t0 = model.run.started_at ? Date.parse(model.run.started_at) : now;
   const end = useMemo(() => endOf(model, t0, now), [model, t0, now]);
-  const total = Math.max(1, end - t0);
-  const marks = ticks(total);
+  const whole = Math.max(1, end - t0);
+  const { span, area, zoom, fit } = useZoom(whole);
+  const total = span.to - span.from;
+  const marks = ticks(span);
+  const left = (at: number) => `${((at - span.from) / total) * 100}%`;
   const count = model.plan.steps.length;
   const failedAt = failureTime(model);
   const live = !model.over && !model.run.interrupted;
   return (
-    <div className="timeline">
+    <div className="timeline" ref={area}>
       <div className="tl-lines" aria-hidden="true">
-        {marks.map((at) => <i key={at} style={{ left: `${(at / total) * 100}%` }} />)}
-        {failedAt !== null && <i className="failed-line" style={{ left: `${((failedAt - t0) / total) * 100}%` }} />}
-        {live && <i className="now-line" style={{ left: `${((now - t0) / total) * 100}%` }} />}
+        {marks.map((at) => <i key={at} style={{ left: left(at) }} />)}
+        {failedAt !== null && isIn(failedAt - t0, span) && <i className="failed-line" style={{ left: left(failedAt - t0) }} />}
+        {live && isIn(now - t0, span) && <i className="now-line" style={{ left: left(now - t0) }} />}
       </div>
       <TreeRows
         label="Timeline of the steps"
@@ -37,7 +42,7 @@ export function TimelineView() {
           <div role="row" className="trow head" aria-rowindex={1}>
             <span role="columnheader">{plural(count, "step")}, in the order of their needs</span>
             <span role="columnheader" className="ticks num">
-              {marks.map((at) => <i key={at} style={{ left: `${(at / total) * 100}%` }}>{tickText(at, total)}</i>)}
+              {marks.map((at) => <i key={at} style={{ left: left(at) }}>{tickText(at, total)}</i>)}
             </span>
           </div>
         }
@@ -50,15 +55,25 @@ export function TimelineView() {
               {row.open !== null && row.kind === "step" && <span className="muted ell">{row.plan.tool ? "composition" : row.plan.kind}</span>}
             </span>
             <span role="gridcell" className="ln">
-              <Bars row={row} model={model} t0={t0} total={total} now={row.view?.completed_at && !isRollingBack(row.view) ? 0 : now} />
+              <Bars row={row} model={model} t0={t0} from={t0 + span.from} to={t0 + span.to} now={row.view?.completed_at && !isRollingBack(row.view) ? 0 : now} />
             </span>
           </>
         )}
       />
-      <Legend />
+      <div className="tl-foot">
+        <Legend />
+        <span className="box zoom" role="group" aria-label="Zoom of the timeline">
+          <IconButton icon="i-minus" label="Zoom out" kind="ghost" size="small" onClick={() => zoom(false)} />
+          <span className="num">{Math.round((whole / total) * 100)} %</span>
+          <IconButton icon="i-plus" label="Zoom in" kind="ghost" size="small" onClick={() => zoom(true)} />
+          <IconButton icon="i-fit" label="Show everything" kind="ghost" size="small" onClick={fit} />
+        </span>
+      </div>
     </div>
   );
 }
+
+const isIn = (at: number, { from, to }: Span): boolean => at >= from && at <= to;
 
 /** A rollback ends after the last step; what is live ends now. */
 function endOf(model: RunModel, t0: number, now: number): number {
@@ -90,27 +105,33 @@ interface BarsProps {
   row: Row;
   model: RunModel;
   t0: number;
-  total: number;
+  /** The time at the left edge, and at the right one. */
+  from: number;
+  to: number;
   now: number;
 }
 
-const Bars = memo(function Bars({ row, model, t0, total, now }: BarsProps) {
+const Bars = memo(function Bars({ row, model, t0, from, to, now }: BarsProps) {
   const { view } = row;
   const wanted = row.kind === "step" && view !== undefined && !model.loops.has(row.path) && (view.attempts > 1 || isRolledBack(view) || isRollingBack(view));
   const detail = useQuery({ ...stepQuery(model.run.run_id, row.path), enabled: wanted });
-  const bars = row.kind === "item" ? itemBars(model, row, now) : row.kind === "group" ? groupBars(model, row) : barsOf(view, wanted ? detail.data : undefined, readyAt(model, row, t0), row.state === "waiting", now || Date.now());
-  const at = (time: number) => `${(Math.max(0, time - t0) / total) * 100}%`;
-  const end = Math.max(t0, ...bars.filter((bar) => !bar.kind.startsWith("back")).map((bar) => bar.to));
-  const first = Math.min(...bars.map((bar) => bar.from));
-  const late = (end - t0) / total > 0.72;
+  const all = row.kind === "item" ? itemBars(model, row, now) : row.kind === "group" ? groupBars(model, row) : barsOf(view, wanted ? detail.data : undefined, readyAt(model, row, t0), row.state === "waiting", now || Date.now());
+  const bars = barsWithin(all, { from, to });
+  // A step without bars, such as a skipped one, says why at the left edge.
+  if (all.length > 0 && bars.length === 0) return null;
+  const part = (time: number) => (time - from) / (to - from);
+  const percent = (of: number) => `${of * 100}%`;
+  const end = part(Math.max(from, ...bars.filter((bar) => !bar.kind.startsWith("back")).map((bar) => bar.to)));
+  const first = part(Math.min(to, ...bars.map((bar) => bar.from)));
+  const late = end > 0.72;
   // No room on either side: over the bars, at the right.
-  const over = late && (first - t0) / total < 0.3;
+  const over = late && first < 0.3;
   return (
     <>
       {bars.map((bar, i) => (
-        <i key={i} className={`bar2 ${bar.kind}`} style={{ left: at(bar.from), width: `max(2px, ${((bar.to - bar.from) / total) * 100}%)` }} />
+        <i key={i} className={`bar2 ${bar.kind}`} style={{ left: percent(part(bar.from)), width: `max(2px, ${((bar.to - bar.from) / (to - from)) * 100}%)` }} />
       ))}
-      <span className={over ? "lab over num" : late ? "lab late num" : "lab num"} style={over ? undefined : late ? { right: `${100 - (Math.max(0, first - t0) / total) * 100}%` } : { left: `calc(${at(end)} + ${bars.some((bar) => bar.kind === "fail") ? 15 : 6}px)` }}>
+      <span className={over ? "lab over num" : late ? "lab late num" : "lab num"} style={over ? undefined : late ? { right: percent(1 - first) } : { left: `calc(${percent(end)} + ${bars.some((bar) => bar.kind === "fail") ? 15 : 6}px)` }}>
         <Words row={row} model={model} />
       </span>
     </>

@@ -9,16 +9,50 @@ export interface Bar {
 
 const STEPS_MS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 6000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000];
 
-/** Six to nine marks. */
-export function ticks(total: number): number[] {
+/** A span of time in milliseconds; for the timeline, since the beginning of the run. */
+export interface Span {
+  from: number;
+  to: number;
+}
+
+const ZOOM_STEP = 1.5;
+const SHOWN_LEAST_MS = 5;
+
+/** Makes a span shorter or longer within `0..whole`; `part` of it (0 is its beginning, 1 its end) stays where it is. Null is the whole. */
+export function zoomed(span: Span, whole: number, inwards: boolean, part: number): Span | null {
+  const width = span.to - span.from;
+  const next = Math.max(Math.min(SHOWN_LEAST_MS, whole), inwards ? width / ZOOM_STEP : width * ZOOM_STEP);
+  return next >= whole ? null : within(span.from + part * (width - next), next, whole);
+}
+
+/** Moves a span by a quarter of itself. */
+export function moved(span: Span, whole: number, onwards: boolean): Span {
+  const width = span.to - span.from;
+  return within(span.from + (onwards ? width : -width) / 4, width, whole);
+}
+
+function within(from: number, width: number, whole: number): Span {
+  const start = Math.max(0, Math.min(whole - width, from));
+  return { from: start, to: start + width };
+}
+
+/** Two to nine marks. */
+export function ticks({ from, to }: Span): number[] {
+  const total = to - from;
   const step = STEPS_MS.find((one) => total / one <= 8) ?? 86_400_000 * Math.ceil(total / 86_400_000 / 8);
   const out: number[] = [];
-  for (let at = 0; at <= total; at += step) out.push(at);
+  for (let at = Math.ceil(from / step) * step; at <= to; at += step) out.push(at);
   return out;
 }
 
+/** The parts of bars that a span shows. */
+export function barsWithin(bars: Bar[], { from, to }: Span): Bar[] {
+  const shown = bars.filter((bar) => bar.to >= from && bar.from <= to);
+  return shown.map((bar) => ({ ...bar, from: Math.max(from, bar.from), to: Math.min(to, bar.to) }));
+}
+
 export function tickText(ms: number, total: number): string {
-  if (total < 1000) return `${ms} ms`;
+  if (total < 1000 && ms < 10_000) return `${ms} ms`;
   if (total < 120_000) return `${ms / 1000} s`;
   if (total < 7_200_000) return `${Math.floor(ms / 60_000)}:${String(Math.round(ms / 1000) % 60).padStart(2, "0")}`;
   return `${Math.round(ms / 3_600_000)} h`;

@@ -133,6 +133,9 @@ fn runs_of_other_processes_are_told() {
     let run_id = running.data["run_id"].as_str().unwrap();
     let mut steps = listen(&served, TOKEN, &format!("?run={run_id}"), None);
     steps.find(|event| event.kind == "step" && event.data["step"] == "b").unwrap();
+    let listed = served.get("/api/v1/runs?limit=1").is(200)["runs"][0].clone();
+    let progress = (&listed["steps_done"], &listed["steps_total"]);
+    assert_eq!(progress, (&json!(1), &json!(2)), "{listed}");
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = heard.find(|event| event.data["interrupted"] == true).unwrap();
@@ -140,6 +143,7 @@ fn runs_of_other_processes_are_told() {
         (&killed.data["run_id"], &killed.data["status"]),
         (&json!(run_id), &json!("running"))
     );
+    assert_eq!(killed.data["steps_done"], 1, "{killed:?}");
     let listed = served.get("/api/v1/runs?limit=1").is(200);
     assert_eq!(listed["runs"][0]["interrupted"], true, "{listed}");
 }
