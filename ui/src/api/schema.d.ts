@@ -1820,6 +1820,8 @@ export interface components {
              *     started.
              */
             dialect_result?: unknown;
+            /** @description The principal that started it; null for a run of the command line. */
+            principal: string | null;
             /** @description Whether it has not ended and no process runs it. */
             interrupted: boolean;
             /** @description Why it is set aside until a person resumes it. */
@@ -2045,7 +2047,8 @@ export interface components {
             toolset: string | null;
             /**
              * @description The value of the header `X-Segue-CSRF`, which requests with the session's cookie need unless they are a
-             *     `GET`. Null without a cookie.
+             *     `GET`. Only the response to a sign-in tells it: `GET` returns it to a caller that sent it. Null without
+             *     a cookie.
              */
             csrf: string | null;
             /**
@@ -2563,6 +2566,8 @@ export interface components {
             approvers_needed: number | null;
             /** @description Whether the caller may answer it. */
             answerable: boolean;
+            /** @description Why the caller may not answer it, for people; null if it may. */
+            not_answerable_because: string | null;
             /** @description The question. */
             question: components["schemas"]["WaitView"];
         };
