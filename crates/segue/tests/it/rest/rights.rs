@@ -441,6 +441,22 @@ fn what_a_toolset_refuses_is_not_offered() {
     assert!(!all.to_string().contains("sleep"), "{all}");
 }
 
+/// A principal without a toolset learns why a composition is not served; one with a toolset does not
+/// even learn that it is configured.
+#[test]
+fn a_composition_that_could_not_be_loaded_is_named_to_whom_it_may_be() {
+    let world = world(&principals());
+    world.file("lib/broken.yaml", "name: broken\nsteps: [{ id: a, tool: ehco }]\n");
+    let served = Served::start(&world, "memory", &[]);
+    let run = json!({ "name": "broken" });
+    let detail = |who: &str| {
+        let problem = served.send_as(who, "POST", EXECUTE, &[], &run).is_problem(404, "not-found");
+        problem["detail"].as_str().unwrap().to_owned()
+    };
+    assert!(detail("ada").starts_with("composition `broken` could not be loaded: "));
+    assert_eq!(detail("held"), "no composition `broken` is served");
+}
+
 /// A run resumes under the toolset that it was started with, also after a restart.
 #[test]
 fn a_run_stays_within_its_toolset() {
