@@ -6,7 +6,7 @@ import { ChangedQuestion, sendAnswer } from "./send-answer";
 import { fateOf, names, wordsOf } from "./words";
 
 const question = (kind: string, more: Partial<Question["question"]> = {}): Question => ({
-  run_id: "r1", name: "cleanup", principal: "bot", asked_at: "2026-01-01T00:00:00Z", expires_at: null, approvers_needed: null, answerable: true,
+  run_id: "r1", name: "cleanup", principal: "bot", asked_at: "2026-01-01T00:00:00Z", expires_at: null, approvers_needed: null, answerable: true, not_answerable_because: null,
   question: { step: "delete", kind, tool: "github:delete_branch", message: "may it?", args: { branch: "a" }, ...more },
 });
 
