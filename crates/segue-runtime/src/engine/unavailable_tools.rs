@@ -14,6 +14,8 @@ pub struct UnavailableTools {
     pub sources: BTreeMap<Arc<str>, String>,
     /// Sources whose configuration the user has not allowed yet. Their tools cannot be called.
     pub untrusted: BTreeSet<Arc<str>>,
+    /// Sources whose tools are not known yet, because nothing here needed them.
+    pub not_started: BTreeSet<Arc<str>>,
     /// Ids of tools whose definition differs from the accepted one. They cannot be called.
     pub changed: BTreeSet<String>,
 }
@@ -21,6 +23,7 @@ pub struct UnavailableTools {
 /// Why a tool is unavailable.
 enum Cause<'a> {
     Source(&'a str, &'a str),
+    NotStarted(&'a str),
     Changed(&'a str),
 }
 
@@ -44,6 +47,14 @@ impl UnavailableTools {
         findings.iter().any(|finding| matches!(cause(finding), Some(Cause::Source(..))))
     }
 
+    /// Whether all errors are about tools of sources that were not started: then nothing is known to be wrong.
+    pub fn is_only_not_started(&self, findings: &[Diagnostic], source: &Source) -> bool {
+        let errors = || findings.iter().filter(|finding| finding.severity == Severity::Error);
+        let is_not_started =
+            |finding| matches!(self.cause(finding, source), Some(Cause::NotStarted(_)));
+        errors().next().is_some() && errors().all(is_not_started)
+    }
+
     /// Adds to findings about unknown tools why they are unavailable.
     pub(super) fn explain(&self, findings: &mut [Diagnostic], source: &Source) {
         for finding in findings {
@@ -56,7 +67,13 @@ impl UnavailableTools {
                     finding.help = Some(UnavailableTools::change_help(id));
                 }
                 Some(Cause::Source(name, why)) if self.untrusted.contains(name) => {
-                    finding.help = Some(format!("the MCP server `{name}` cannot be used: {why}"));
+                    finding.message = format!("the MCP server `{name}` cannot be used");
+                    finding.help = Some(why.to_owned());
+                }
+                Some(Cause::NotStarted(name)) => {
+                    finding.message =
+                        format!("the tools of the MCP server `{name}` are not known yet");
+                    finding.help = Some(NOT_STARTED_HELP.to_owned());
                 }
                 Some(Cause::Source(name, why)) => {
                     let (why, output) = why.split_once('\n').unwrap_or((why, ""));
@@ -82,10 +99,15 @@ impl UnavailableTools {
             let rest = name.strip_prefix(server);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([':', '.', '_']))
         };
-        let (name, why) = self.sources.iter().find(|(server, _)| has(server))?;
-        Some(Cause::Source(name, why))
+        let not_started = || self.not_started.iter().find(|server| has(server));
+        match self.sources.iter().find(|(server, _)| has(server)) {
+            Some((name, why)) => Some(Cause::Source(name, why)),
+            None => not_started().map(|name| Cause::NotStarted(name)),
+        }
     }
 }
+
+const NOT_STARTED_HELP: &str = "`segue tools` starts every server and records its tools";
 
 /// The last lines of a server's output that a finding shows.
 const OUTPUT_LINES_MAX: usize = 5;

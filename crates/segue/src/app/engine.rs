@@ -63,7 +63,11 @@ pub(super) fn build_engine(
     let notes = notes.chain(empty_patterns(config)).chain(withheld_patterns(config));
     let notes = notes.chain(untrusted_overwrites(&engine));
     let notes = notes.map(|note| escape_control(&note).into_owned());
+    let unavailable = engine.unavailable();
+    let is_unknown =
+        |error: &LoadError| unavailable.is_only_not_started(&error.diagnostics, &error.source);
     let unreported = not_loaded.iter().filter(|error| !is_reported(options, config, error));
+    let unreported = unreported.filter(|error| !is_unknown(error));
     let notes: Vec<String> = notes.chain(unreported.map(not_loaded_note)).collect();
     if !options.quiet {
         notes.iter().filter(|note| !printed.contains(*note)).for_each(|note| print_note(note));

@@ -63,6 +63,8 @@ pub(crate) struct UpstreamServers {
     pub(crate) failed: BTreeMap<Arc<str>, String>,
     /// Servers of a configuration that is not trusted.
     untrusted: BTreeSet<Arc<str>>,
+    /// Servers whose tools are not known, because this command does not need them.
+    unlisted: BTreeSet<Arc<str>>,
     /// Notes for people about servers.
     pub(super) notes: Vec<String>,
     /// Servers that this command knows by their recorded listing only.
@@ -333,6 +335,9 @@ impl UpstreamServers {
 
     /// Makes tools of listings. A tool whose definition differs from the accepted one is left out.
     fn add_tools(&mut self, listings: &BTreeMap<Arc<str>, Listing>) {
+        let is_known =
+            |name: &Arc<str>| listings.contains_key(name) || self.failed.contains_key(name);
+        self.unlisted = self.servers.keys().filter(|name| !is_known(name)).cloned().collect();
         for (name, listing) in listings {
             let mut tools = self.servers[name].tools(listing);
             for change in self.servers[name].changes() {
@@ -401,6 +406,7 @@ impl UpstreamServers {
         UnavailableTools {
             sources: self.failed.clone(),
             untrusted: self.untrusted.clone(),
+            not_started: self.unlisted.clone(),
             changed: self.changed.clone(),
         }
     }

@@ -320,3 +320,28 @@ fn a_rollback_is_numbered_by_itself() {
         assert!(of(purpose).contains("\"attempt\":1"), "{purpose}: {said}");
     }
 }
+
+/// A command that needs no server says nothing about compositions whose servers it did not start.
+#[test]
+fn what_is_not_known_yet_is_no_mistake() {
+    let world = World::new();
+    world.file("now.yaml", "name: now\nsteps: [{ id: a, tool: 'clock:now' }]\n");
+    world.file("hi.yaml", "name: hi\nsteps: [{ id: a, tool: echo, parameters: { x: 1 } }]\n");
+    world.file(
+        "segue.yaml",
+        "compositions: [now.yaml, hi.yaml]\nmcpServers:\n  clock: { command: sh, args: ['-c', 'exit 7'] }\n",
+    );
+    let said = world.segue(&["run", "hi.yaml"]).exits(0).stderr;
+    assert!(!said.contains("was not loaded"), "{said}");
+    let said = world.segue(&["check", "--offline", "now.yaml"]).exits(2).stderr;
+    let headline = said.lines().next().unwrap();
+    assert!(headline.contains("the tools of the MCP server `clock` are not known yet"), "{said}");
+    assert!(said.contains("`segue tools` starts every server"), "{said}");
+    // A mistake beside it is still named.
+    world.file(
+        "now.yaml",
+        "name: now\nsteps: [{ id: a, tool: 'clock:now' }, { id: b, tool: ehco }]\n",
+    );
+    let said = world.segue(&["run", "hi.yaml"]).exits(0).stderr;
+    assert!(said.contains("was not loaded"), "{said}");
+}
