@@ -9,11 +9,10 @@ use crate::mcp::with_servers;
 use crate::serve::host::{Host, value};
 use crate::support::{Json, World, json, repository, step};
 
-/// A file that ToolHive's makers publish as an example.
-fn real(name: &str) -> String {
-    let folder = repository().join("../shared/real/toolhive");
-    let folder = folder.canonicalize().expect("`../shared/real` is beside the repository");
-    folder.join(name).display().to_string()
+/// A file that ToolHive's makers publish as an example. `None` where it is not beside the repository.
+fn real(name: &str) -> Option<String> {
+    let folder = repository().join("../shared/real/toolhive").canonicalize().ok()?;
+    Some(folder.join(name).display().to_string())
 }
 
 /// A server that has these tools, as an entry of the configuration.
@@ -64,7 +63,8 @@ fn world(compositions: &[&str]) -> World {
 
 #[test]
 fn the_simple_example_is_checked_converted_and_run() {
-    let (world, file) = (world(&[]), real("composite_tool_simple.yaml"));
+    let Some(file) = real("composite_tool_simple.yaml") else { return };
+    let world = world(&[]);
     let report = world.json(0, &["check", &file, "--json"]);
     assert_eq!(report, json!({ "ok": true, "diagnostics": [] }));
     let view = world.json(0, &["run", &file, "-i", "url=http://a.test/x", "--yes", "--json"]);
@@ -85,7 +85,8 @@ fn the_simple_example_is_checked_converted_and_run() {
 
 #[test]
 fn the_complex_example_is_checked_converted_and_run() {
-    let (world, file) = (world(&[]), real("composite_tool_complex.yaml"));
+    let Some(file) = real("composite_tool_complex.yaml") else { return };
+    let world = world(&[]);
     let report = world.json(0, &["check", &file, "--json"]);
     assert_eq!(report, json!({ "ok": true, "diagnostics": [] }));
     let urls = ["-i", "source_url_1=http://a.test/1", "-i", "source_url_2=http://a.test/2"];
@@ -116,7 +117,9 @@ fn converts_to_the_same_plan(world: &World, file: &str) {
 
 #[test]
 fn the_examples_are_served_with_their_titles_and_hints() {
-    let world = world(&[&real("composite_tool_simple.yaml"), &real("composite_tool_complex.yaml")]);
+    let files = ["simple", "complex"].map(|kind| real(&format!("composite_tool_{kind}.yaml")));
+    let [Some(simple), Some(complex)] = files else { return };
+    let world = world(&[&simple, &complex]);
     let mut host = Host::legacy(&world, &json!({}));
     let tools = host.ask("tools/list", json!({}))["result"]["tools"].clone();
     let named = |name: &str| tools.as_array().unwrap().iter().find(|t| t["name"] == name).cloned();
@@ -133,13 +136,14 @@ fn the_examples_are_served_with_their_titles_and_hints() {
 /// says so; ToolHive writes `<no value>`.
 #[test]
 fn the_simple_example_runs_on_published_servers() {
+    let Some(file) = real("composite_tool_simple.yaml") else { return };
     let world = World::new();
     let config = json!({ "mcpServers": {
         "fetch": { "command": "mcp-server-fetch", "args": ["--ignore-robots-txt", "--allow-private-ips"] },
         "yardstick-sse": { "command": "mcp-server-everything", "args": ["stdio"] },
     } });
     world.file("segue.yaml", config.to_string());
-    let (url, file) = (format!("url={}", page("two words")), real("composite_tool_simple.yaml"));
+    let url = format!("url={}", page("two words"));
     let view = with_servers(&world, &["run", &file, "-i", &url, "--yes", "--json"]).exits(0).json();
     assert_eq!(view["status"], "success");
     assert!(step(&view, "fetch_data")["output"].as_str().unwrap().contains("two words"), "{view}");
