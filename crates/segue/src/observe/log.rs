@@ -6,7 +6,7 @@
 //! At `debug`, other libraries log whole messages, with inputs of runs and tokens of clients. So their
 //! lines are limited to `info`, and the secrets of the configuration are removed from every line.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -52,11 +52,8 @@ pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
     let (registry, lines) = (registry().with(filter).with(is_allowed), fmt::layer());
     let lines = lines.with_writer(RedactingStderr);
     let opened = match format {
-        LogFormat::Text => {
-            let has_colour =
-                std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            registry.with(lines.with_ansi(has_colour)).try_init()
-        }
+        // The library panics or prints a line of its own when colours are asked for, which it was not built with.
+        LogFormat::Text => registry.with(lines.with_ansi(false)).try_init(),
         LogFormat::Json => {
             registry.with(lines.json().flatten_event(true).with_current_span(false)).try_init()
         }

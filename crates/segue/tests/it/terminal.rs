@@ -120,3 +120,18 @@ fn a_slow_server_is_waited_for_by_name() {
         assert!(!done.stdout.contains("waiting for"), "{flag}: {}", done.stdout);
     }
 }
+
+/// A server at a terminal opens its log there, and says where it listens and how to sign in.
+#[test]
+fn a_server_at_a_terminal_prints_a_link() {
+    for command in ["serve", "dev"] {
+        let world = World::with("name: c\nsteps: [{ id: a, tool: echo }]\n");
+        let mut args = vec![command, "--port", "0", "--store", "memory"];
+        args.extend((command == "dev").then_some("--no-open"));
+        let done = at_a_terminal(&world, "@/sign-in#@\u{3}", &args);
+        for part in ["listening at http://127.0.0.1:", "sign in: http://127.0.0.1:"] {
+            assert!(done.stdout.contains(part), "{command}: no {part:?} in {}", done.stdout);
+        }
+        assert!(!done.stdout.contains("tracing-subscriber"), "{command}: {}", done.stdout);
+    }
+}
