@@ -198,7 +198,10 @@ fn has_own_config(config: &Config, file: &Path) -> bool {
 fn matching_files(config: &Config, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let pattern = absolute_pattern(&config.folder(), pattern);
     let found = glob::glob(&pattern).map_err(|error| error.msg.to_owned())?;
-    Ok(found.filter_map(Result::ok).filter(|path| is_document(path)).collect())
+    // `*.yaml` also matches the configuration, which is no document.
+    let own = config.file.as_ref().and_then(|file| file.canonicalize().ok());
+    let is_own = |path: &Path| own.is_some() && path.canonicalize().ok() == own;
+    Ok(found.filter_map(Result::ok).filter(|path| is_document(path) && !is_own(path)).collect())
 }
 
 /// Whether a file may hold a composition, by its name.

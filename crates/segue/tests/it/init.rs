@@ -105,6 +105,20 @@ fn patterns_find_files_or_are_named() {
     assert!(done.stdout.contains("WRONG  pattern        `lbi/**`"), "{}", done.stdout);
 }
 
+/// `*.yaml` beside the configuration matches the configuration too, which is no composition.
+#[test]
+fn a_pattern_does_not_read_its_own_configuration() {
+    let world = World::new();
+    world.file("segue.yaml", "compositions: ['*.yaml']\n");
+    world.file("hi.yaml", "name: hi\nsteps: [ { id: a, tool: echo } ]\n");
+    for args in [&["run", "hi"][..], &["--config", "./segue.yaml", "run", "hi"], &["check"]] {
+        let done = world.segue(args).exits(0);
+        assert!(!done.stderr.contains("segue.yaml"), "{}", done.stderr);
+    }
+    let said = world.segue(&["check"]).exits(0).stderr;
+    assert!(said.contains("1 file checked, nothing found"), "{said}");
+}
+
 #[test]
 fn doctor_names_commands_that_are_not_there() {
     let world = World::new();
