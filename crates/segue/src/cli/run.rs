@@ -55,7 +55,7 @@ const TESTS: &str = "Results and tests";
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct RunArgs {
-    /// A composition file, the name of a configured composition, or the id of a plan
+    /// A composition file, the name of a configured composition, or the id of a template or a plan
     #[arg(
         value_name = "FILE|NAME|PLAN", required_unless_present_any = ["request", "run"],
         add = completions::compositions()
