@@ -130,12 +130,12 @@ impl FaultTarget {
 fn add_places(plan: &Plan, body: u32, outer: &str, places: &mut Vec<FaultTarget>) {
     for PlanStep { step, bodies, nested, .. } in plan.steps_of(body) {
         let path = format!("{outer}{}", step.id);
-        let undos = [&step.resolved_rollback].into_iter().chain(&step.fallback_rollbacks);
+        let rollbacks = [&step.resolved_rollback].into_iter().chain(&step.fallback_rollbacks);
         places.push(FaultTarget {
             path: path.clone(),
             id: step.id.clone(),
             calls: calls_a_tool(step),
-            is_rolled_back: undos.into_iter().any(|undo| match undo {
+            is_rolled_back: rollbacks.into_iter().any(|rollback| match rollback {
                 ResolvedRollback::Call(call) => is_tool(call),
                 _ => false,
             }),

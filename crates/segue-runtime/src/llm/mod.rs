@@ -197,7 +197,7 @@ const HINT: &str = "see `llm` in the configuration: `provider`, `base_url`, `mod
 impl RemoteModel {
     /// Translates a failed call. Asking twice is harmless, so no failure is in doubt.
     fn failure(&self, error: ToolError) -> Failure {
-        let said = |message: &str| self.secrets.redact(&told(message));
+        let said = |message: &str| self.secrets.redact(&message_of(message));
         match error {
             ToolError::Unreachable { message, retry_after } => Failure {
                 retry_after_ms: retry_after
@@ -219,7 +219,7 @@ impl RemoteModel {
 }
 
 /// The provider's error message, without the JSON around it.
-fn told(message: &str) -> String {
+fn message_of(message: &str) -> String {
     let Some((before, json)) = message.split_once(": {") else { return message.to_owned() };
     let parsed: Result<serde_json::Value, _> = serde_json::from_str(&format!("{{{json}"));
     let said = parsed.ok().and_then(|body| {
@@ -261,7 +261,7 @@ mod tests {
             ("POST x: 500: oops", "POST x: 500: oops"),
             (r#"POST x: 500: {"error"#, r#"POST x: 500: {"error"#),
         ] {
-            assert_eq!(told(message), expected);
+            assert_eq!(message_of(message), expected);
         }
     }
 

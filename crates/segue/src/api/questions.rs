@@ -76,8 +76,8 @@ pub fn list_calls(calls: &[DeclaredCall]) -> String {
 }
 
 /// The call of a rollback that is allowed together with a call.
-pub fn rollback_text(undo: Option<&RollbackCall>) -> String {
-    let Some(RollbackCall { tool, args, .. }) = undo else { return String::new() };
+pub fn rollback_text(rollback: Option<&RollbackCall>) -> String {
+    let Some(RollbackCall { tool, args, .. }) = rollback else { return String::new() };
     format!("If a later step fails, `{tool}` rolls it back with\n{}\n", indented(args))
 }
 
@@ -127,20 +127,13 @@ pub fn form(composition: &str, question: &Question) -> QuestionForm {
     let step = &question.step;
     match &question.kind {
         QuestionKind::Run { composition, input, calls } => consent(composition, input, calls),
-        QuestionKind::Call {
-            tool,
-            args,
-            effect,
-            can_roll_back: is_undoable,
-            parts,
-            rollback: undo,
-        } => QuestionForm {
+        QuestionKind::Call { tool, args, effect, can_roll_back, parts, rollback } => QuestionForm {
             message: format!(
                 "`{composition}`, step `{step}`, wants to call `{tool}` with\n{}\n{}{}{}May it?",
                 indented(args),
-                stakes(*effect, *is_undoable),
+                stakes(*effect, *can_roll_back),
                 list_calls(parts),
-                rollback_text(undo.as_ref())
+                rollback_text(rollback.as_ref())
             ),
             schema: yes_or_no(),
         },

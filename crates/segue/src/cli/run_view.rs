@@ -136,7 +136,7 @@ pub(super) fn show_dry_run(global: &Global, view: &RunView) -> Exit {
     exit_code(view)
 }
 
-/// `write  builtin:files_write  writes · undo: builtin:files_restore`
+/// `write  builtin:files_write  writes · rollback: builtin:files_restore`
 fn effect_line(step: &StepView) -> String {
     let what = step.tool.as_deref().unwrap_or(step.kind);
     let mut notes = Vec::new();

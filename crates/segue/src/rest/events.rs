@@ -10,7 +10,7 @@ use futures_util::{StreamExt as _, stream};
 use serde_json::{Value as Json, json};
 
 use crate::api::error::Error;
-use crate::api::runs::all_events::{AllEvents, Cursor, Followed, Told};
+use crate::api::runs::all_events::{AllEvents, Cursor, FollowRequest, ServiceEvent};
 use crate::api::runs::events::{EventReader, StreamItem};
 use crate::http::request::{ApiRequest, HandlerResult, no_content};
 
@@ -42,20 +42,22 @@ pub(super) async fn follow(request: ApiRequest) -> HandlerResult {
 /// `GET /api/v1/events`
 pub(super) async fn all(request: ApiRequest) -> HandlerResult {
     let bad_run = || Error::malformed("`run` is the id of a run, or `ID@SEQ`");
-    let followed = request.queries("run").map(|text| Followed::parse(text).ok_or_else(bad_run));
+    let followed =
+        request.queries("run").map(|text| FollowRequest::parse(text).ok_or_else(bad_run));
     let followed = followed.collect::<Result<Vec<_>, _>>()?;
     let after = request.header("last-event-id").or(request.query("after"));
     let bad_cursor = || Error::malformed("`after` is the id of an event of this stream");
     let after = after.map(|text| Cursor::parse(text).ok_or_else(bad_cursor)).transpose()?;
     let all = AllEvents::open(&request.state.readers, &request.who, followed, after).await?;
     let retry = stream::once(async { Event::default().retry(RETRY) });
-    let told = all.into_stream().map(|(told, cursor)| {
+    let events = all.into_stream().map(|(event, cursor)| {
         // A client resumes behind an entry of the journal, and progress has none.
-        let is_transient = matches!(&told, Told::Step { event, .. } if event.is_transient());
-        let event = told_event(&told);
-        if is_transient { event } else { event.id(cursor.to_string()) }
+        let is_transient =
+            matches!(&event, ServiceEvent::Step { event, .. } if event.is_transient());
+        let sent = sse_event(&event);
+        if is_transient { sent } else { sent.id(cursor.to_string()) }
     });
-    let events = retry.chain(told);
+    let events = retry.chain(events);
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE_EVERY).text("still here");
     let events = Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(keep_alive);
     let mut response = events.into_response();
@@ -63,26 +65,26 @@ pub(super) async fn all(request: ApiRequest) -> HandlerResult {
     Ok(response)
 }
 
-fn told_event(told: &Told) -> Event {
-    match told {
-        Told::Ready { is_gap } => {
+fn sse_event(event: &ServiceEvent) -> Event {
+    match event {
+        ServiceEvent::Ready { is_gap } => {
             Event::default().event("ready").data(data(&json!({ "gap": is_gap })))
         }
-        Told::Run(run) => Event::default().event("run").data(&run.json),
-        Told::Questions(count) => {
+        ServiceEvent::Run(run) => Event::default().event("run").data(&run.json),
+        ServiceEvent::Questions(count) => {
             Event::default().event("questions").data(data(&json!({ "count": count })))
         }
-        Told::Step { run_id, event } => {
+        ServiceEvent::Step { run_id, event } => {
             // The line of the event is made once for all clients.
             let members = event.json_line().trim_start_matches('{');
             let run_id = json!(run_id);
             Event::default().event("step").data(format!("{{\"run_id\":{run_id},{members}"))
         }
-        Told::Ended { run_id, status } => {
+        ServiceEvent::Ended { run_id, status } => {
             let ended = json!({ "run_id": run_id, "status": status.as_str() });
             Event::default().event("ended").data(data(&ended))
         }
-        Told::Catalog => {
+        ServiceEvent::Catalog => {
             Event::default().event("changed").data(data(&json!({ "compositions": true })))
         }
     }

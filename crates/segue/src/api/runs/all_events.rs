@@ -1,7 +1,7 @@
 //! One stream of everything that a page follows: changed runs, the number of open questions, changes of
 //! the served compositions and tools, and the steps of some runs.
 //!
-//! A cursor says up to where a client has heard: a place among the changes of all runs, and the next
+//! A cursor says which events a client has received: a place among the changes of all runs, and the next
 //! entry of each run whose steps it follows. A client that comes back with it misses nothing.
 
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ pub const FOLLOWED_MAX: usize = 16;
 /// How many characters at the end of its id name a run in a cursor.
 const TAIL: usize = 12;
 
-/// Up to where a client has heard.
+/// Which events a client has received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// The place among the changes of all runs.
@@ -66,28 +66,28 @@ fn tail(run_id: &str) -> String {
 
 /// A run whose steps a client follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowRequest {
     /// The run.
     pub run_id: Arc<str>,
     /// The first entry that it wants.
     pub next: u64,
 }
 
-impl Followed {
+impl FollowRequest {
     /// Reads `ID`, or `ID@SEQ` for the entries from `SEQ` on.
-    pub fn parse(text: &str) -> Option<Followed> {
+    pub fn parse(text: &str) -> Option<FollowRequest> {
         match text.split_once('@') {
-            None => Some(Followed { run_id: text.into(), next: 0 }),
+            None => Some(FollowRequest { run_id: text.into(), next: 0 }),
             Some((run_id, next)) => {
-                Some(Followed { run_id: run_id.into(), next: next.parse().ok()? })
+                Some(FollowRequest { run_id: run_id.into(), next: next.parse().ok()? })
             }
         }
     }
 }
 
-/// What a client hears.
-pub enum Told {
-    /// It hears everything from here on. `is_gap`: it may have missed something before, and should read
+/// An event of the stream.
+pub enum ServiceEvent {
+    /// The client receives everything from here on. `is_gap`: it may have missed something before, and should read
     /// the lists again.
     Ready {
         /// Whether it may have missed something.
@@ -115,14 +115,14 @@ pub enum Told {
     Catalog,
 }
 
-/// What a stream waits for.
-enum Heard {
+/// What the sources of a stream bring.
+enum Incoming {
     Run(Arc<ChangedRun>),
     Behind,
     Questions(Arc<OpenQuestions>),
     Step(usize, StreamItem),
     /// The journal of a run that is followed cannot be read any more, unless the run has ended.
-    Silent(usize),
+    Unreadable(usize),
     Catalog,
 }
 
@@ -131,13 +131,13 @@ struct FollowedRun {
     is_over: bool,
 }
 
-/// A client that hears everything.
+/// The stream of one client.
 pub struct AllEvents {
     readers: Arc<EventReaders>,
     who: Principal,
-    heard: SelectAll<BoxStream<'static, Heard>>,
+    sources: SelectAll<BoxStream<'static, Incoming>>,
     /// What to tell next, each with the cursor after it.
-    ready: VecDeque<(Told, Cursor)>,
+    ready: VecDeque<(ServiceEvent, Cursor)>,
     cursor: Cursor,
     runs: Vec<FollowedRun>,
     questions: Option<usize>,
@@ -149,7 +149,7 @@ impl AllEvents {
     pub async fn open(
         readers: &Arc<EventReaders>,
         who: &Principal,
-        followed: Vec<Followed>,
+        followed: Vec<FollowRequest>,
         after: Option<Cursor>,
     ) -> Result<AllEvents, Error> {
         if followed.len() > FOLLOWED_MAX {
@@ -161,14 +161,14 @@ impl AllEvents {
         let mut all = AllEvents {
             readers: readers.clone(),
             who: who.clone(),
-            heard: SelectAll::new(),
+            sources: SelectAll::new(),
             ready: VecDeque::new(),
             cursor: Cursor { at: after.as_ref().map_or(since, |after| after.at), next: Vec::new() },
             runs: Vec::new(),
             questions: None,
             _permit: permit,
         };
-        for Followed { run_id, next } in followed {
+        for FollowRequest { run_id, next } in followed {
             let next = after.as_ref().and_then(|after| after.next_of(&run_id)).unwrap_or(next);
             all.cursor.next.push((tail(&run_id).into(), next));
             all.runs.push(FollowedRun { run_id, is_over: false });
@@ -176,12 +176,12 @@ impl AllEvents {
         }
         let first = all.cursor.clone();
         let is_gap = if after.is_some() { all.catch_up().await? } else { false };
-        all.ready.push_front((Told::Ready { is_gap }, first));
-        all.heard.push(changed_runs(runs).boxed());
+        all.ready.push_front((ServiceEvent::Ready { is_gap }, first));
+        all.sources.push(changed_runs(runs).boxed());
         let counted = values_of(questions).filter_map(async |known| known);
-        all.heard.push(counted.map(Heard::Questions).boxed());
+        all.sources.push(counted.map(Incoming::Questions).boxed());
         let catalog = values_of(readers.service().reloads()).skip(1);
-        all.heard.push(catalog.map(|_| Heard::Catalog).boxed());
+        all.sources.push(catalog.map(|_| Incoming::Catalog).boxed());
         Ok(all)
     }
 
@@ -193,22 +193,22 @@ impl AllEvents {
         let steps = stream::unfold(Some(reader), move |reader| async move {
             let mut reader = reader?;
             match reader.next().await {
-                Some(item) => Some((Heard::Step(nth, item), Some(reader))),
-                None => Some((Heard::Silent(nth), None)),
+                Some(item) => Some((Incoming::Step(nth, item), Some(reader))),
+                None => Some((Incoming::Unreadable(nth), None)),
             }
         });
-        self.heard.push(steps.boxed());
+        self.sources.push(steps.boxed());
         Ok(())
     }
 
-    /// Queues the runs that changed behind the cursor; whether there are more than can be told.
+    /// Queues the runs that changed behind the cursor; returns whether the client misses some.
     async fn catch_up(&mut self) -> Result<bool, Error> {
         let changes = self.readers.service().store().changes(Some(self.cursor.at)).await?;
         for change in &changes.runs {
             if self.who.can_see(super::owner(&change.row).as_deref()) {
-                let told = self.readers.feed().changed(Some(change.at), &change.row).await;
+                let changed = self.readers.feed().changed(Some(change.at), &change.row).await;
                 self.cursor.at = change.at;
-                self.tell(Told::Run(Arc::new(told)));
+                self.push(ServiceEvent::Run(Arc::new(changed)));
             }
         }
         self.cursor.at = changes.next;
@@ -218,39 +218,39 @@ impl AllEvents {
         Ok(changes.is_gap || changes.has_more)
     }
 
-    fn tell(&mut self, told: Told) {
-        self.ready.push_back((told, self.cursor.clone()));
+    fn push(&mut self, event: ServiceEvent) {
+        self.ready.push_back((event, self.cursor.clone()));
     }
 
-    /// What the client hears next, and its cursor after that; nothing when the stream ends.
-    async fn next(&mut self) -> Option<(Told, Cursor)> {
+    /// The next event and the cursor after it; `None` when the stream ends.
+    async fn next(&mut self) -> Option<(ServiceEvent, Cursor)> {
         loop {
-            if let Some(told) = self.ready.pop_front() {
-                return Some(told);
+            if let Some(next) = self.ready.pop_front() {
+                return Some(next);
             }
-            match self.heard.next().await? {
-                Heard::Run(run) => self.hear_run(run).await,
-                Heard::Behind => {
+            match self.sources.next().await? {
+                Incoming::Run(run) => self.run_changed(run).await,
+                Incoming::Behind => {
                     if self.catch_up().await.ok()? {
-                        self.tell(Told::Ready { is_gap: true });
+                        self.push(ServiceEvent::Ready { is_gap: true });
                     }
                 }
-                Heard::Questions(questions) => {
+                Incoming::Questions(questions) => {
                     let count = visible_questions(&questions, &self.who);
                     if self.questions.replace(count) != Some(count) {
-                        self.tell(Told::Questions(count));
+                        self.push(ServiceEvent::Questions(count));
                     }
                 }
-                Heard::Catalog => self.tell(Told::Catalog),
-                Heard::Step(nth, item) => self.hear_step(nth, item),
-                Heard::Silent(nth) if self.runs[nth].is_over => {}
+                Incoming::Catalog => self.push(ServiceEvent::Catalog),
+                Incoming::Step(nth, item) => self.step_changed(nth, item),
+                Incoming::Unreadable(nth) if self.runs[nth].is_over => {}
                 // The client comes back with its cursor.
-                Heard::Silent(_) => return None,
+                Incoming::Unreadable(_) => return None,
             }
         }
     }
 
-    async fn hear_run(&mut self, run: Arc<ChangedRun>) {
+    async fn run_changed(&mut self, run: Arc<ChangedRun>) {
         let is_new = run.at.is_none_or(|at| at > self.cursor.at);
         if !is_new || !self.who.can_see(run.owner.as_deref()) {
             return;
@@ -263,46 +263,46 @@ impl AllEvents {
             // If it cannot be read now, the client reads the run itself.
             let _ = self.follow(nth, next).await;
         }
-        self.tell(Told::Run(run));
+        self.push(ServiceEvent::Run(run));
     }
 
-    fn hear_step(&mut self, nth: usize, item: StreamItem) {
+    fn step_changed(&mut self, nth: usize, item: StreamItem) {
         let run_id = self.runs[nth].run_id.clone();
         match item {
             StreamItem::Event(event) => {
                 if !event.is_transient() {
                     self.cursor.next[nth].1 = event.seq + 1;
                 }
-                self.tell(Told::Step { run_id, event });
+                self.push(ServiceEvent::Step { run_id, event });
             }
             StreamItem::End { seq, view } => {
                 self.cursor.next[nth].1 = seq + 1;
                 self.runs[nth].is_over = true;
-                self.tell(Told::Ended { run_id, status: view.status });
+                self.push(ServiceEvent::Ended { run_id, status: view.status });
             }
             StreamItem::KeepAlive => {}
         }
     }
 
     /// Everything from here on, until the server ends.
-    pub fn into_stream(self) -> impl Stream<Item = (Told, Cursor)> {
+    pub fn into_stream(self) -> impl Stream<Item = (ServiceEvent, Cursor)> {
         let mut leaving = self.readers.leaving();
         let left = async move {
             let _ = leaving.wait_for(|leaving| *leaving).await;
         };
-        let told = stream::unfold(self, |mut all| async { Some((all.next().await?, all)) });
-        told.take_until(Box::pin(left))
+        let events = stream::unfold(self, |mut all| async { Some((all.next().await?, all)) });
+        events.take_until(Box::pin(left))
     }
 }
 
 /// The changes of runs, and when some were lost.
 fn changed_runs(
     receiver: broadcast::Receiver<Arc<ChangedRun>>,
-) -> impl Stream<Item = Heard> + Send {
+) -> impl Stream<Item = Incoming> + Send {
     stream::unfold(receiver, |mut receiver| async {
         match receiver.recv().await {
-            Ok(run) => Some((Heard::Run(run), receiver)),
-            Err(RecvError::Lagged(_)) => Some((Heard::Behind, receiver)),
+            Ok(run) => Some((Incoming::Run(run), receiver)),
+            Err(RecvError::Lagged(_)) => Some((Incoming::Behind, receiver)),
             Err(RecvError::Closed) => None,
         }
     })

@@ -61,7 +61,7 @@ fn now_ms() -> u64 {
 
 /// One stream tells of runs, of their steps, of questions and of what is served.
 #[test]
-fn everything_is_told_in_one_stream() {
+fn every_change_is_in_one_stream() {
     let (world, served) = served("");
     let asks = json!({ "composition": one("command:note", &json!({ "text": "x" })) });
     let waits = served.post(EXECUTE, &asks).is(202)["run_id"].as_str().unwrap().to_owned();
@@ -99,7 +99,7 @@ fn everything_is_told_in_one_stream() {
 
 /// A run of another process is told soon, with its steps, and told again when its process is killed.
 #[test]
-fn runs_of_other_processes_are_told() {
+fn runs_of_other_processes_are_in_the_stream() {
     let world = world("");
     let served = Served::start(&world, "sqlite:s.db", &[]);
     let quick = "name: quick\nsteps: [{ id: a, tool: echo, parameters: { x: 1 } }]\n";
@@ -188,7 +188,7 @@ fn a_client_comes_back_with_its_cursor() {
 
 /// A principal hears of its own runs and questions; an administrator of all.
 #[test]
-fn a_client_hears_of_its_own_runs() {
+fn a_client_receives_only_its_own_runs() {
     let (_world, served) = served_to_two("memory");
     let mut bob = listen(&served, "bob-token", "", None);
     let mut root = listen(&served, TOKEN, "", None);
