@@ -9,6 +9,7 @@
 //!
 //! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
 
+pub mod edit;
 mod outline;
 mod steps;
 mod text_edit;
