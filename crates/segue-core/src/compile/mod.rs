@@ -27,8 +27,8 @@ use dialect::{ReadDocument, SelectedDocument};
 pub(crate) use check::{exprs_of, templates_of};
 pub use convert::{ConvertedText, convert};
 pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
-pub(crate) use resolve::given_names;
-pub(crate) use typing::Typing;
+pub(crate) use resolve::{given_names, unquoted};
+pub(crate) use typing::{CallTyping, Typing};
 
 /// The result of a compilation.
 #[derive(Debug)]
@@ -104,6 +104,16 @@ pub(crate) fn examine_text(source: &Source, catalog: &Catalog, limits: &Limits) 
         Ok(selected) => examine(source, selected, catalog, limits),
         Err(diagnostics) => Examined::unread(diagnostics),
     }
+}
+
+/// Compiles a document that was read elsewhere, as far as it goes.
+pub(crate) fn examine_document(
+    source: &Source,
+    document: Node,
+    catalog: &Catalog,
+    limits: &Limits,
+) -> Examined {
+    examine(source, SelectedDocument::of(document), catalog, limits)
 }
 
 fn examine(
