@@ -196,7 +196,7 @@ pub fn read(service: &RunService, who: &Principal, path: &str) -> Result<FileTex
     let files = service.files();
     let (path, kind) = find(&files, path)?;
     let DocumentText { text, hash } =
-        files.folder.read(&path).map_err(|error| refused(error, &path))?;
+        files.folder.read(&path).map_err(|error| unreadable(error, &path))?;
     if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &text) {
         return Err(no_file(path.as_str()));
     }
@@ -437,6 +437,15 @@ fn not_changed(error: DocumentError, path: &DocumentPath) -> Error {
                 .help("`text` is what is on disk; merge it, and send its `hash` with `If-Match`")
                 .current_text(CurrentText { text, hash })
         }
+    }
+}
+
+/// Why a file cannot be read. One that is out of reach does not exist for the caller.
+fn unreadable(error: ToolError, path: &DocumentPath) -> Error {
+    match &error {
+        ToolError::Refused { code: Code::PolicyViolation, .. } => no_file(path.as_str()),
+        ToolError::Refused { code: Code::Limit, .. } => Error::conflict(error.to_string()),
+        _ => refused(error, path),
     }
 }
 
