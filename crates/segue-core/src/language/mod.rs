@@ -10,6 +10,7 @@
 //! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
 
 mod broken;
+pub mod edit;
 mod outline;
 mod steps;
 mod text_edit;
