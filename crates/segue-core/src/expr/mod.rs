@@ -155,6 +155,16 @@ impl Expr {
         }
     }
 
+    /// The whole string that contains the expression; the spans of its tree refer to it.
+    pub(crate) fn whole_text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// The span of that string in the source.
+    pub(crate) fn site(&self) -> Span {
+        self.site
+    }
+
     /// The location of the expression.
     pub fn location(&self) -> ExprLocation {
         ExprLocation { text: self.text.clone(), site: self.site }

@@ -23,7 +23,7 @@ pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema};
 pub use resources::{ListedComposition, MissingDefinition, TextCompositions};
 pub(super) use resources::{SelectedDocument, list, select};
-pub(super) use step::RESERVED;
+pub(crate) use step::RESERVED;
 
 use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic};
