@@ -20,6 +20,9 @@ use crate::document::{Node, ReadLimits, tolerant};
 use crate::source::{Notation, Span};
 use insert::Scalar;
 
+pub(super) use expression::Cursor;
+pub(super) use keys::shape_name;
+
 /// The letter that is inserted at the position.
 const MARK: &str = "x";
 
