@@ -16,6 +16,7 @@ mod expect;
 mod hover;
 mod lexer;
 mod links;
+mod observe;
 mod outline;
 mod path;
 mod rename;

@@ -2,6 +2,8 @@
 
 mod door;
 mod execute;
+mod files;
+mod language;
 mod load;
 mod oidc;
 mod page_api;
