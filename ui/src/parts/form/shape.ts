@@ -29,6 +29,8 @@ export type Shape = Kind & {
   title: string | null;
   description: string | null;
   examples: unknown[];
+  /** What holds when nothing is given. */
+  preset: { value: unknown } | null;
   type: string;
 };
 
@@ -170,7 +172,8 @@ function ofObject(flat: SchemaObject): Kind {
 
 function dress(kind: Kind, flat: SchemaObject, nullable: boolean): Shape {
   const examples = [...list(flat.examples), ...(Object.hasOwn(flat, "example") ? [flat.example] : [])];
-  return { ...kind, nullable, title: text(flat.title), description: text(flat.description), examples, type: typeWord(kind) + (nullable ? " or null" : "") };
+  const preset = flat.default === undefined ? null : { value: flat.default };
+  return { ...kind, nullable, preset, title: text(flat.title), description: text(flat.description), examples, type: typeWord(kind) + (nullable ? " or null" : "") };
 }
 
 function typeWord(kind: Kind): string {
