@@ -37,6 +37,12 @@ export const compositionsQuery = queryOptions({
   queryFn: () => unwrap(api.GET("/api/v1/compositions")),
 });
 
+export const compositionQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["composition", name],
+    queryFn: () => unwrap(api.GET("/api/v1/compositions/{name}", { params: { path: { name } } })),
+  });
+
 export const toolsQuery = queryOptions({
   queryKey: ["tools"],
   queryFn: () => unwrap(api.GET("/api/v1/tools")),

@@ -18,6 +18,7 @@ use segue_runtime::library::LibraryError;
 use segue_runtime::store::StoreError;
 use segue_runtime::tools::ToolError;
 
+use super::files::CurrentText;
 use super::plans::PlanOffer;
 
 /// What kind of failure it is: what the caller can do about it.
@@ -34,6 +35,8 @@ pub enum ErrorKind {
     /// The state of a plan, a template or a question does not allow it: another request may be
     /// allowed.
     Conflict,
+    /// A file holds another text than the request expects: the error has it.
+    Precondition,
     /// The state of a run does not allow it, or another process owns the run.
     RunConflict,
     /// The run has finished, and the action is for runs that have not.
@@ -75,6 +78,8 @@ pub struct Details {
     pub errors: Vec<ErrorView>,
     /// Earlier plans that succeeded for similar words, when no plan could be made.
     pub used_before: Vec<PlanOffer>,
+    /// What a file holds, when the request expects another text.
+    pub current: Option<CurrentText>,
     /// What stands above the findings in a text, in place of the message and the code.
     title: Option<&'static str>,
 }
@@ -99,6 +104,7 @@ impl Error {
             diagnostics: Vec::new(),
             errors: Vec::new(),
             used_before: Vec::new(),
+            current: None,
             title: None,
         };
         Error { details: Box::new(details) }
@@ -199,6 +205,13 @@ impl Error {
     #[must_use]
     pub fn used_before(mut self, used_before: Vec<PlanOffer>) -> Error {
         self.details.used_before = used_before;
+        self
+    }
+
+    /// Adds what a file holds on disk.
+    #[must_use]
+    pub fn current_text(mut self, current: CurrentText) -> Error {
+        self.details.current = Some(current);
         self
     }
 

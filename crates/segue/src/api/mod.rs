@@ -8,6 +8,7 @@
 //!   templates.rs, tools.rs
 //! compositions.rs,                      compositions with their text; their tests
 //!   composition_tests.rs
+//! files/                                the files of compositions, for an editor
 //! session.rs                            the session of a browser
 //! calls.rs, inbox.rs, installation.rs   one call of a tool; questions that wait; sources, checks, settings
 //! questions.rs                          what a person is asked, and what an answer means
@@ -26,6 +27,7 @@ pub mod compositions;
 pub mod content;
 pub mod documents;
 pub mod error;
+pub mod files;
 pub mod inbox;
 pub mod installation;
 pub mod plans;

@@ -55,6 +55,8 @@ impl_request!(
     ResumeRun,
     RerunRun,
     TestComposition,
+    SaveFile,
+    RenameFile,
 );
 
 /// The schema of a type in one piece, compiled.
@@ -521,6 +523,24 @@ pub struct TestComposition {
     /// The name of one test; without it, all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<Arc<str>>,
+}
+
+/// Saves a file.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "SaveFileRequest")]
+pub struct SaveFile {
+    /// Its whole text.
+    pub text: String,
+}
+
+/// Renames a file.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "RenameFileRequest")]
+pub struct RenameFile {
+    /// Its new path, relative to the folder of the configuration.
+    pub to: Arc<str>,
 }
 
 /// Runs a run again.

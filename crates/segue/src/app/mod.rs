@@ -10,6 +10,7 @@
 pub(crate) mod doctor;
 mod engine;
 mod error;
+mod files;
 mod load;
 mod overrides;
 mod protected_files;
@@ -39,6 +40,7 @@ use segue_runtime::store::{SqliteOptions, SqliteStore, ToolStatistics as _, Tool
 use segue_runtime::tools::end_left_servers;
 use tokio::runtime::Runtime;
 
+use crate::api::files::EditableFiles;
 use crate::api::installation::Installation;
 use crate::config::documents::{
     DocumentSearch, composition_files, composition_paths, file_and_part,
@@ -74,6 +76,8 @@ pub(crate) struct AppOptions {
     pub(crate) shows_waits: bool,
     /// Where no compositions are configured, use those of the working directory.
     pub(crate) finds_compositions: bool,
+    /// Callers may change the files of compositions, whatever is configured.
+    pub(crate) edits: bool,
     /// The compositions whose findings the command prints itself: no notes about them.
     pub(crate) reported: ReportedFiles,
 }
@@ -292,6 +296,11 @@ impl App {
             checks: doctor::checks(self),
             settings: settings::settings(&self.config, &self.options),
         }
+    }
+
+    /// The files of compositions, for an editor.
+    pub(crate) fn editable_files(&self) -> EditableFiles {
+        files::editable_files(&self.config, self.options.edits)
     }
 
     /// The runtime that the engine's calls run on.

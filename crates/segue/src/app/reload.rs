@@ -86,6 +86,8 @@ impl Reloader<'_> {
                     Hangup::Reload => true,
                 },
                 () = tokio::time::sleep(POLL_INTERVAL) => false,
+                // A file that was saved here is served at once.
+                () = self.service.changed_files() => false,
             };
             self.app.upstream.close_retired().await;
             let changes = self.app.upstream.poll_changes().await;
@@ -139,6 +141,7 @@ impl Reloader<'_> {
         self.service.replace(engine, library, self.app.config.toolsets.clone());
         self.service.set_installation(self.app.installation());
         self.service.set_approvals(self.app.config.server.approvals);
+        self.service.set_files(self.app.editable_files());
     }
 
     /// Serves the compositions as they are now.

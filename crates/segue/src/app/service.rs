@@ -39,6 +39,7 @@ pub(crate) fn run_service(
     service.set_broken(app.not_loaded());
     service.set_installation(app.installation());
     service.set_approvals(app.config.server.approvals);
+    service.set_files(app.editable_files());
     service
 }
 

@@ -40,7 +40,7 @@ pub(super) struct DevArgs {
 }
 
 pub(super) fn dev(global: &Global, args: &DevArgs) -> Exit {
-    let options = AppOptions { finds_compositions: true, ..global.options() };
+    let options = AppOptions { finds_compositions: true, edits: true, ..global.options() };
     let mode = ServeMode::Dev {
         opens_browser: !args.no_open && has_display(),
         runs_example: !args.no_example,

@@ -24,6 +24,7 @@ impl Exit {
                 | ErrorKind::Forbidden
                 | ErrorKind::NotFound
                 | ErrorKind::Conflict
+                | ErrorKind::Precondition
                 | ErrorKind::TooLarge,
                 _,
             ) => Exit::Usage,

@@ -178,6 +178,7 @@ impl Global {
             verbose: self.verbose,
             shows_waits: !self.quiet && !self.is_json(),
             finds_compositions: false,
+            edits: false,
             reported: ReportedFiles::None,
         }
     }

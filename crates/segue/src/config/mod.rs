@@ -195,6 +195,8 @@ pub struct ServeConfig {
     pub inline: Option<Arc<str>>,
     /// Who may answer the questions of runs.
     pub approvals: ApprovalRules,
+    /// Whether callers may change the files of compositions.
+    pub edit: bool,
 }
 
 /// An OpenID Connect issuer, and the rights of its scopes. Not `Debug`: it holds a secret.

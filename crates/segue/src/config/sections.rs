@@ -125,6 +125,7 @@ impl ConfigReader<'_> {
             "oidc",
             "inline",
             "approvals",
+            "edit",
         ];
         if !self.keys(node, known, "`server`") {
             return ServeConfig::default();
@@ -153,6 +154,7 @@ impl ConfigReader<'_> {
                 Some(name)
             }),
             approvals: node.get("approvals").map_or_else(Default::default, |n| self.approvals(n)),
+            edit: self.flag(node, "edit").unwrap_or(false),
         }
     }
 

@@ -10,6 +10,7 @@ use segue_core::view::ErrorView;
 use serde::Serialize;
 
 use crate::api::error::{Details, Error, ErrorKind};
+use crate::api::files::CurrentText;
 use crate::api::plans::PlanOffer;
 use crate::api::session::SignInMethods;
 
@@ -49,6 +50,9 @@ pub struct ProblemView {
     /// Earlier plans that succeeded for similar words, when no plan could be made.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub used_before: Vec<PlanOffer>,
+    /// What a file holds on disk, when the request expects another text.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub current: Option<CurrentText>,
     /// The ways to sign in, when the caller has to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sign_in: Option<SignInMethods>,
@@ -77,6 +81,7 @@ impl Problem {
             diagnostics: Vec::new(),
             errors: Vec::new(),
             used_before: Vec::new(),
+            current: None,
             sign_in: None,
         };
         Problem { view: Box::new(view), status, headers: Vec::new() }
@@ -166,6 +171,7 @@ pub fn status(kind: ErrorKind) -> StatusCode {
         ErrorKind::Invalid => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
+        ErrorKind::Precondition => StatusCode::PRECONDITION_FAILED,
         ErrorKind::Conflict | ErrorKind::RunConflict | ErrorKind::Finished => StatusCode::CONFLICT,
         ErrorKind::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
         ErrorKind::Busy | ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
@@ -176,14 +182,25 @@ pub fn status(kind: ErrorKind) -> StatusCode {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Problem {
-        let Details { kind, code, message, help, run_id, diagnostics, errors, used_before, .. } =
-            error.into_details();
+        let Details {
+            kind,
+            code,
+            message,
+            help,
+            run_id,
+            diagnostics,
+            errors,
+            used_before,
+            current,
+            ..
+        } = error.into_details();
         let mut problem = Problem::new(status(kind), code, message);
         problem.view.help = help;
         problem.view.run_id = run_id.map(|run_id| run_id.to_string());
         problem.view.diagnostics = diagnostics;
         problem.view.errors = errors;
         problem.view.used_before = used_before;
+        problem.view.current = current;
         match kind {
             ErrorKind::Forbidden => {
                 problem.with(header::WWW_AUTHENTICATE, r#"Bearer error="insufficient_scope""#)
@@ -193,6 +210,7 @@ impl From<Error> for Problem {
             | ErrorKind::Invalid
             | ErrorKind::NotFound
             | ErrorKind::Conflict
+            | ErrorKind::Precondition
             | ErrorKind::RunConflict
             | ErrorKind::Finished
             | ErrorKind::TooLarge

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! routes.rs, run_routes.rs,                 the tables: method, path, right, handler, documentation
-//!   page_routes.rs
+//!   page_routes.rs, file_routes.rs
 //! compositions, templates, plans, runs,
-//! run_parts, events, tools, session,        one file per resource: read a request, call the service, answer
+//! run_parts, events, tools, files, session,        one file per resource: read a request, call the service, answer
 //! installation, server .rs
 //! openapi.rs, docs_page.rs                  the tables of routes for programs and for people
 //! ```
@@ -17,6 +17,8 @@
 mod compositions;
 mod docs_page;
 mod events;
+pub mod file_routes;
+mod files;
 mod installation;
 pub mod openapi;
 pub mod page_routes;
@@ -40,5 +42,6 @@ use routes::ROUTES;
 
 /// The router of every route of the tables.
 pub fn router(state: &Arc<HandlerState>) -> Router {
-    mount(ROUTES, state).merge(mount(page_routes::ROUTES, state))
+    let tables = [page_routes::ROUTES, file_routes::ROUTES];
+    tables.iter().fold(mount(ROUTES, state), |router, table| router.merge(mount(table, state)))
 }

@@ -167,6 +167,7 @@ fn reason(status: u16) -> &'static str {
         404 => "something that the request names does not exist",
         408 => "the body did not arrive in time",
         409 => "the state of a run, a plan or a template does not allow it",
+        412 => "a file holds another text than the request expects",
         413 => "the body is too large",
         415 => "the body is not plain JSON",
         422 => "the request can be read and makes no sense; `diagnostics` says where",

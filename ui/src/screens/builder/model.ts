@@ -10,11 +10,17 @@ export interface TextEdit {
   text: string;
 }
 
+/** Where a step goes. `body` names a list of a step with several: a branch or a case by its number, or `otherwise`. */
 export type Place =
-  | { before: { step: string } }
-  | { after: { step: string } }
-  | { first_in: { step?: string | null; body?: string | null } }
-  | { last_in: { step?: string | null; body?: string | null } };
+  | { at: "before" | "after"; step: string }
+  | { at: "first_in" | "last_in"; step?: string; body?: string };
+
+/** The step that is put around others, as a composition writes it. */
+export type Container =
+  | { loop: { over: unknown; as?: string } }
+  | { parallel: { wait_for?: string } }
+  | { choose: { when: unknown } }
+  | { repeat: { until: unknown; max_iterations: number } };
 
 /** One change of the graph, as the server takes it (`POST /api/v1/language/edit`). Steps are named by their ids. */
 export type Edit =
@@ -27,9 +33,9 @@ export type Edit =
   | { kind: "clear_field"; step?: string | null; field: string }
   | { kind: "connect"; from: string; to: string; reference?: { path: string; field: string } | null }
   | { kind: "disconnect"; from: string; to: string }
-  | { kind: "wrap"; steps: string[]; with: "loop" | "parallel" | "choose" | "repeat"; id: string }
-  | { kind: "extract"; steps: string[]; name: string }
-  | { kind: "change_kind"; step: string; to: string };
+  | { kind: "wrap"; steps: string[]; id: string; container: Container }
+  | { kind: "extract"; steps: string[]; name: string; id?: string | null }
+  | { kind: "change_kind"; step: string; to: Record<string, unknown> };
 
 export type Finding = DiagnosticView & { start: number; end: number };
 

@@ -1,7 +1,7 @@
-import { queryOptions, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
-import { api, unwrap } from "@/api/client";
+import { compositionQuery } from "@/api/queries";
 import type { CompositionDetail } from "@/api/types";
 import { useCommands } from "@/app/commands";
 import { Screen } from "@/app/Screen";
@@ -22,12 +22,6 @@ import { RunPane } from "./RunPane";
 import { TextPane } from "./TextPane";
 
 const PlanGraph = lazy(() => import("@/graph/PlanGraph").then((module) => ({ default: module.PlanGraph })));
-
-export const compositionQuery = (name: string) =>
-  queryOptions({
-    queryKey: ["composition", name],
-    queryFn: () => unwrap(api.GET("/api/v1/compositions/{name}", { params: { path: { name } } })),
-  });
 
 export default function Composition() {
   const { name } = useParams({ from: "/compositions/$name" });

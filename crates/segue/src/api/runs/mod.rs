@@ -44,9 +44,10 @@ use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, EngineError, LoadError, LoadedRun};
 use segue_runtime::library::Library;
 use segue_runtime::store::{RunListing, RunQuery, RunRow, Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::error::Error;
+use super::files::EditableFiles;
 use super::installation::Installation;
 use super::served::{Catalogs, ServedCatalog};
 use super::threads::Threads;
@@ -76,6 +77,10 @@ pub struct RunService {
     installation: RwLock<Arc<Installation>>,
     /// Who may answer questions; a reload replaces it.
     approvals: RwLock<ApprovalRules>,
+    /// The files of compositions; a reload replaces them.
+    files: RwLock<Arc<EditableFiles>>,
+    /// Notified when a request has changed a file.
+    changed_files: Notify,
 }
 
 impl RunService {
@@ -99,6 +104,8 @@ impl RunService {
             step_counts: StepCounts::default(),
             installation: RwLock::default(),
             approvals: RwLock::default(),
+            files: RwLock::new(Arc::new(EditableFiles::none())),
+            changed_files: Notify::new(),
         })
     }
 
@@ -138,6 +145,26 @@ impl RunService {
     /// Replaces who may answer questions.
     pub fn set_approvals(&self, rules: ApprovalRules) {
         *self.approvals.write() = rules;
+    }
+
+    /// The files of compositions.
+    pub fn files(&self) -> Arc<EditableFiles> {
+        self.files.read().clone()
+    }
+
+    /// Replaces the files of compositions.
+    pub fn set_files(&self, files: EditableFiles) {
+        *self.files.write() = Arc::new(files);
+    }
+
+    /// Says that a request has changed a file.
+    pub fn note_changed_files(&self) {
+        self.changed_files.notify_one();
+    }
+
+    /// Waits until a request has changed a file.
+    pub async fn changed_files(&self) {
+        self.changed_files.notified().await;
     }
 
     /// What is served to a caller now.

@@ -2,6 +2,7 @@
 
 mod door;
 mod execute;
+mod files;
 mod load;
 mod oidc;
 mod page_api;

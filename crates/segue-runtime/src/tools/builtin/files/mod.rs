@@ -4,10 +4,11 @@
 //! file that is not text could not be restored, so it is not overwritten.
 //!
 //! Not here: how paths stay inside the root ([`root`]), which files are Segue's own
-//! ([`protected_files`]), which changes ask first ([`overwrite`]), and `atomic_edit`, which is made
-//! of these tools ([`atomic`]).
+//! ([`protected_files`]), which changes ask first ([`overwrite`]), `atomic_edit`, which is made
+//! of these tools ([`atomic`]), and what an editor does with documents ([`documents`]).
 
 mod atomic;
+mod documents;
 mod list;
 mod overwrite;
 mod protected_files;
@@ -25,6 +26,7 @@ use super::args::ToolArgs;
 use super::{BuiltinConfig, BuiltinRollback, BuiltinSpec, WRITES, run_blocking};
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use atomic::AtomicEdit;
+pub use documents::{DocumentError, DocumentFolder, DocumentPath, DocumentText};
 use overwrite::Overwrite;
 pub use protected_files::ProtectedFiles;
 use root::{Existing, FileRoot, Parents};

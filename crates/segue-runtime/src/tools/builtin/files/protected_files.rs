@@ -259,7 +259,7 @@ fn splits(pattern: &str) -> Vec<(String, String)> {
 
 /// A name as the least exact file systems compare it: case, invisible characters, and trailing dots
 /// and spaces do not count.
-fn folded(name: &str) -> String {
+pub(super) fn folded(name: &str) -> String {
     let shows_nothing = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{ad}');
     let name: String =
         name.chars().filter(|c| !shows_nothing(*c)).flat_map(char::to_lowercase).collect();

@@ -83,7 +83,7 @@ impl FileRoot {
     }
 
     /// Refuses Segue's own files.
-    fn is_free(&self, path: &str, using: FileUse) -> Result<(), ToolError> {
+    pub(super) fn is_free(&self, path: &str, using: FileUse) -> Result<(), ToolError> {
         let Some(why) = self.own.refusal(&self.path.join(path), using) else { return Ok(()) };
         let verb = if using == FileUse::Read { "read" } else { "change" };
         Err(forbidden(format!("`{path}` {why}; file tools do not {verb} Segue's own files")))
@@ -154,6 +154,11 @@ impl FileRoot {
         Ok(Leaf { root: self, dir, name, path })
     }
 
+    /// A file of this name in an open directory.
+    pub(super) fn leaf_in(&self, dir: Dir, name: &str, path: &str) -> Leaf<'_> {
+        Leaf { root: self, dir, name: name.to_owned(), path: path.to_owned() }
+    }
+
     /// Checks the size limit of a file.
     pub(super) fn fits(&self, bytes: usize) -> Result<(), ToolError> {
         if bytes > self.bytes_max {
@@ -186,6 +191,24 @@ impl Leaf<'_> {
         &self.path
     }
 
+    /// The file's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names in its directory.
+    pub(super) fn siblings(&self) -> Result<Vec<String>, ToolError> {
+        let entries = self.dir.entries().map_err(|error| failure(&self.path, &error))?;
+        let names = entries.flatten().map(|entry| entry.file_name());
+        Ok(names.map(|name| name.to_string_lossy().into_owned()).collect())
+    }
+
+    /// Gives the file a second name, which no file has.
+    pub(super) fn link(&self, to: &Leaf<'_>) -> Result<(), ToolError> {
+        let linked = self.dir.hard_link(&self.name, &to.dir, &to.name);
+        linked.map_err(|error| to.put_failure(&error))
+    }
+
     /// The file's content; `None` when it does not exist.
     pub(super) fn text(&self) -> Result<Option<String>, ToolError> {
         let found = match self.dir.symlink_metadata(&self.name) {
@@ -207,13 +230,17 @@ impl Leaf<'_> {
         if done.is_err() || matches!(existing, Existing::Refuse) {
             let _ = self.dir.remove_file(&temporary);
         }
-        done.map_err(|error| match error.kind() {
+        done.map_err(|error| self.put_failure(&error))
+    }
+
+    fn put_failure(&self, error: &io::Error) -> ToolError {
+        match error.kind() {
             ErrorKind::AlreadyExists => {
                 let message = format!("`{}` exists already", self.path);
                 ToolError::refused(Code::Conflict, message)
             }
-            _ => failure(&self.path, &error),
-        })
+            _ => failure(&self.path, error),
+        }
     }
 
     pub(super) fn remove(&self) -> Result<(), ToolError> {
@@ -319,6 +346,6 @@ pub(super) fn failure(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-fn forbidden(message: impl Into<String>) -> ToolError {
+pub(super) fn forbidden(message: impl Into<String>) -> ToolError {
     ToolError::refused(Code::PolicyViolation, message)
 }

@@ -1,0 +1,457 @@
+//! The files of compositions, tests and templates, for an editor: list, read, save, rename, delete.
+//!
+//! A file is within reach if a pattern of the configuration matches its path ([`patterns`]) and
+//! [`DocumentFolder`] opens it. A change names the text that it replaces by its hash, so that a change on
+//! disk meanwhile is shown and never overwritten.
+//!
+//! Who saves a composition decides what others run, as the author of a template does: it needs `write` and
+//! `compose`. A principal that is bound to a toolset reaches only the files of compositions that it may run,
+//! and saves only texts that compile with its tools.
+
+pub mod patterns;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use segue_core::access::{Principal, Right};
+use segue_core::compile::{compositions_in, read_header};
+use segue_core::diagnostic::Code;
+use segue_core::source::Source;
+use segue_runtime::tools::ToolError;
+use segue_runtime::tools::builtin::{
+    DocumentError, DocumentFolder, DocumentPath, DocumentText, ProtectedFiles,
+};
+use serde::Serialize;
+
+use super::error::{Error, ErrorKind, require_for};
+use super::requests::{RenameFile, SaveFile};
+use super::runs::RunService;
+use super::threads::calculate;
+use patterns::{FileKind, FilePatterns, FileRootView};
+
+/// The most files of one list.
+const LISTED_MAX: usize = 10_000;
+
+/// The files of a configuration. A reload replaces them.
+pub struct EditableFiles {
+    /// Opens them.
+    pub folder: DocumentFolder,
+    /// Which paths are within reach.
+    pub patterns: FilePatterns,
+    /// Whether they may be changed here.
+    pub is_writable: bool,
+}
+
+impl EditableFiles {
+    /// No files.
+    pub fn none() -> EditableFiles {
+        let folder = DocumentFolder::new(PathBuf::new(), ProtectedFiles::default(), 0);
+        EditableFiles { folder, patterns: FilePatterns::default(), is_writable: false }
+    }
+}
+
+/// The files within reach.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileList {
+    /// Whether the caller may save files here.
+    pub writable: bool,
+    /// The places for new files.
+    pub roots: Vec<FileRootView>,
+    /// By path.
+    pub files: Vec<FileSummary>,
+    /// Whether there are more files than are listed.
+    pub truncated: bool,
+}
+
+/// A file.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileSummary {
+    /// Its path, relative to the folder of the configuration.
+    pub path: Arc<str>,
+    /// The SHA-256 of its text.
+    pub hash: String,
+    /// What it holds.
+    pub kind: FileKind,
+    /// The composition that it holds, or tests, if it is one.
+    pub composition: Option<Arc<str>>,
+}
+
+/// A file with its text.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct FileText {
+    /// Its path, relative to the folder of the configuration.
+    pub path: Arc<str>,
+    /// Its text.
+    pub text: String,
+    /// The SHA-256 of the text.
+    pub hash: String,
+    /// What it holds.
+    pub kind: FileKind,
+}
+
+/// A file that was saved or renamed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct SavedFile {
+    /// Its path, relative to the folder of the configuration.
+    pub path: Arc<str>,
+    /// The SHA-256 of its text.
+    pub hash: String,
+}
+
+/// What a file holds on disk, when a request expects another text.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CurrentText {
+    /// Its text; null if there is no such file.
+    pub text: Option<String>,
+    /// The SHA-256 of the text; null if there is no such file.
+    pub hash: Option<String>,
+}
+
+/// What a request expects of a file that it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// There is none: `If-None-Match: *`.
+    Missing,
+    /// Its text has this hash: `If-Match: "…"`.
+    Hash(String),
+}
+
+impl Precondition {
+    /// The precondition that the headers of a request state.
+    pub fn of(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Error> {
+        let hash = |tag: &str| {
+            let hash = tag.trim().strip_prefix('"')?.strip_suffix('"')?;
+            let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_hash.then(|| Precondition::Hash(hash.to_ascii_lowercase()))
+        };
+        let precondition = match (if_match, if_none_match.map(str::trim)) {
+            (Some(tag), None) => hash(tag),
+            (None, Some("*")) => Some(Precondition::Missing),
+            _ => None,
+        };
+        precondition.ok_or_else(|| {
+            Error::malformed("a change of a file says what it replaces")
+                .help("send `If-Match: \"HASH\"` with the hash that was read, or `If-None-Match: *` for a new file")
+        })
+    }
+}
+
+/// The files of the compositions, tests and templates that a caller may read.
+pub fn list(service: &RunService, who: &Principal) -> FileList {
+    let files = service.files();
+    let (paths, truncated) = files.patterns.existing(LISTED_MAX);
+    let seen = VisibleFiles::of(service, who, &files);
+    let summaries = paths.iter().filter_map(|path| {
+        let DocumentText { text, hash } = files.folder.read(path).ok()?;
+        let kind = files.patterns.kind(path)?;
+        seen.may_see(path, kind, &text).then(|| {
+            let (kind, composition) = calculate(|| content(service, &files, path, kind, &text));
+            FileSummary { path: path.as_str().into(), hash, kind, composition }
+        })
+    });
+    FileList {
+        writable: files.is_writable && may_change(who).is_ok(),
+        roots: files.patterns.roots(),
+        files: summaries.collect(),
+        truncated,
+    }
+}
+
+/// What a file holds, and the name of its one composition.
+fn content(
+    service: &RunService,
+    files: &EditableFiles,
+    path: &DocumentPath,
+    kind: FileKind,
+    text: &str,
+) -> (FileKind, Option<Arc<str>>) {
+    let limits = service.limits();
+    let one_in = |text: &str| {
+        let listed = compositions_in(&Source::new("file", text), &limits).compositions;
+        let only = match listed.as_slice() {
+            [only] => Some(&only.source),
+            _ => None,
+        };
+        let name = only.and_then(|source| Some(read_header(source, &limits)?.name));
+        (listed.is_empty(), name.filter(|name| !name.is_empty()))
+    };
+    match kind {
+        FileKind::Composition => match one_in(text) {
+            (true, _) => (FileKind::Other, None),
+            (false, name) => (kind, name),
+        },
+        FileKind::Test => {
+            let tested = files.patterns.tested_by(path).into_iter();
+            let text = tested.into_iter().find_map(|path| files.folder.read(&path).ok());
+            (kind, text.and_then(|DocumentText { text, .. }| one_in(&text).1))
+        }
+        FileKind::Template | FileKind::Other => (kind, None),
+    }
+}
+
+/// A file with its text.
+pub fn read(service: &RunService, who: &Principal, path: &str) -> Result<FileText, Error> {
+    let files = service.files();
+    let (path, kind) = find(&files, path)?;
+    let DocumentText { text, hash } =
+        files.folder.read(&path).map_err(|error| refused(error, &path))?;
+    if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &text) {
+        return Err(no_file(path.as_str()));
+    }
+    let (kind, _) = calculate(|| content(service, &files, &path, kind, &text));
+    Ok(FileText { path: path.as_str().into(), text, hash, kind })
+}
+
+/// Saves a file; whether it is new.
+pub fn save(
+    service: &RunService,
+    who: &Principal,
+    path: &str,
+    request: &SaveFile,
+    precondition: &Precondition,
+) -> Result<(SavedFile, bool), Error> {
+    let files = writable(service, who)?;
+    let (path, kind) = target(&files, path)?;
+    check_visible(service, who, &files, &path, kind)?;
+    check_author(service, who, &path, kind, &request.text)?;
+    let is_new = *precondition == Precondition::Missing;
+    let saved = match precondition {
+        Precondition::Missing => files.folder.create(&path, &request.text),
+        Precondition::Hash(hash) => files.folder.replace(&path, &request.text, hash),
+    };
+    let hash = saved.map_err(|error| not_changed(error, &path))?;
+    service.note_changed_files();
+    Ok((SavedFile { path: path.as_str().into(), hash }, is_new))
+}
+
+/// Deletes a file whose text has a hash.
+pub fn delete(
+    service: &RunService,
+    who: &Principal,
+    path: &str,
+    precondition: &Precondition,
+) -> Result<(), Error> {
+    let files = writable(service, who)?;
+    let (path, kind) = find(&files, path)?;
+    check_visible(service, who, &files, &path, kind)?;
+    let hash = existing(precondition)?;
+    files.folder.remove(&path, hash).map_err(|error| not_changed(error, &path))?;
+    service.note_changed_files();
+    Ok(())
+}
+
+/// Gives a file whose text has a hash another path, where there is no file.
+pub fn rename(
+    service: &RunService,
+    who: &Principal,
+    path: &str,
+    request: &RenameFile,
+    precondition: &Precondition,
+) -> Result<SavedFile, Error> {
+    let files = writable(service, who)?;
+    let (path, kind) = find(&files, path)?;
+    let (to, new_kind) = target(&files, &request.to)?;
+    if kind != new_kind {
+        let message = format!("`{}` would not be what `{}` is", to.as_str(), path.as_str());
+        return Err(Error::invalid(message).help("tests stay tests, and templates templates"));
+    }
+    check_visible(service, who, &files, &path, kind)?;
+    check_visible(service, who, &files, &to, kind)?;
+    let hash = existing(precondition)?;
+    files.folder.rename(&path, &to, hash).map_err(|error| not_changed(error, &path))?;
+    service.note_changed_files();
+    Ok(SavedFile { path: to.as_str().into(), hash: hash.to_owned() })
+}
+
+fn existing(precondition: &Precondition) -> Result<&str, Error> {
+    match precondition {
+        Precondition::Hash(hash) => Ok(hash),
+        Precondition::Missing => Err(Error::malformed("this changes a file that exists")
+            .help("send `If-Match: \"HASH\"` with the hash that was read")),
+    }
+}
+
+/// The files, for a caller who may change them.
+fn writable(service: &RunService, who: &Principal) -> Result<Arc<EditableFiles>, Error> {
+    may_change(who)?;
+    let files = service.files();
+    if !files.is_writable {
+        return Err(Error::conflict("this server does not change files")
+            .help("`segue dev` does; for `segue serve`, set `server.edit: true`"));
+    }
+    Ok(files)
+}
+
+fn may_change(who: &Principal) -> Result<(), Error> {
+    let why = "the author of a file decides what others run";
+    require_for(who, Right::Write, "change a file", why)?;
+    require_for(who, Right::Compose, "change a file", why)
+}
+
+/// The path of a file within reach, and what a file there is.
+fn find(files: &EditableFiles, path: &str) -> Result<(DocumentPath, FileKind), Error> {
+    let found = DocumentPath::parse(path).ok();
+    let found = found.and_then(|path| Some((files.patterns.kind(&path)?, path)));
+    found.map(|(kind, path)| (path, kind)).ok_or_else(|| no_file(path))
+}
+
+/// The same for a path that a request writes to.
+fn target(files: &EditableFiles, path: &str) -> Result<(DocumentPath, FileKind), Error> {
+    let parsed = DocumentPath::parse(path).map_err(|error| Error::invalid(error.to_string()))?;
+    if let Some(kind) = files.patterns.kind(&parsed) {
+        return Ok((parsed, kind));
+    }
+    let patterns = files.patterns.roots().into_iter().map(|root| format!("`{}`", root.pattern));
+    let patterns: Vec<String> = patterns.collect();
+    let message = format!("`{}` is not the path of a composition", parsed.as_str());
+    Err(Error::invalid(message).help(match &*patterns {
+        [] => "the configuration has no `compositions` below its folder".to_owned(),
+        patterns => {
+            format!("paths match {}, and end in `.yaml`, `.yml` or `.json`", patterns.join(", "))
+        }
+    }))
+}
+
+fn no_file(path: &str) -> Error {
+    Error::not_found(format!("there is no file `{}` of a composition", path.escape_debug()))
+}
+
+/// Fails where a file exists that the caller must not see, as if it could not be written.
+fn check_visible(
+    service: &RunService,
+    who: &Principal,
+    files: &EditableFiles,
+    path: &DocumentPath,
+    kind: FileKind,
+) -> Result<(), Error> {
+    if who.toolset.is_none() {
+        return Ok(());
+    }
+    let seen = VisibleFiles::of(service, who, files);
+    let is_hidden = match files.folder.read(path) {
+        Ok(DocumentText { text, .. }) => !seen.may_see(path, kind, &text),
+        Err(ToolError::Refused { code: Code::NotFound, .. }) => !seen.may_add(path, kind),
+        Err(_) => true,
+    };
+    if is_hidden { Err(no_file(path.as_str())) } else { Ok(()) }
+}
+
+/// Fails unless a text that a caller with a toolset saves compiles with the tools of the toolset: others run
+/// it with theirs.
+fn check_author(
+    service: &RunService,
+    who: &Principal,
+    path: &DocumentPath,
+    kind: FileKind,
+    text: &str,
+) -> Result<(), Error> {
+    if who.toolset.is_none() || kind == FileKind::Test {
+        return Ok(());
+    }
+    let source = Source::new(path.as_str(), text);
+    let engine = service.catalog(&who.as_author()).engine;
+    let (plan, findings) = calculate(|| engine.plan(&source));
+    if plan.is_some() {
+        return Ok(());
+    }
+    let why = "a principal with a toolset saves only what compiles with its tools: others run it with theirs";
+    Err(Error::findings(&source, &findings).help(why))
+}
+
+/// The files that a caller may read: all, or those whose compositions its toolset lets it run.
+struct VisibleFiles<'a> {
+    service: &'a RunService,
+    files: &'a EditableFiles,
+    /// The names of the visible compositions, each with its file; `None` if everything is visible.
+    compositions: Option<BTreeSet<(PathBuf, Arc<str>)>>,
+}
+
+impl VisibleFiles<'_> {
+    fn of<'a>(
+        service: &'a RunService,
+        who: &Principal,
+        files: &'a EditableFiles,
+    ) -> VisibleFiles<'a> {
+        let compositions = who.toolset.is_some().then(|| {
+            let tools = service.catalog(who).tools;
+            let visible = tools.iter().filter_map(|tool| {
+                let file = PathBuf::from(&**tool.plan.composition.source.name());
+                Some((file.canonicalize().ok()?, tool.composition.clone()))
+            });
+            visible.collect()
+        });
+        VisibleFiles { service, files, compositions }
+    }
+
+    fn may_see(&self, path: &DocumentPath, kind: FileKind, text: &str) -> bool {
+        let Some(visible) = &self.compositions else { return true };
+        match kind {
+            FileKind::Test => self.may_add(path, kind),
+            FileKind::Composition => {
+                let Ok(file) = self.files.patterns.root.join(path.as_str()).canonicalize() else {
+                    return false;
+                };
+                let limits = self.service.limits();
+                let listed = compositions_in(&Source::new("file", text), &limits).compositions;
+                let is_visible = |source: &Source| {
+                    let header = read_header(source, &limits);
+                    header.is_some_and(|it| visible.contains(&(file.clone(), it.name)))
+                };
+                !listed.is_empty() && listed.iter().all(|listed| is_visible(&listed.source))
+            }
+            FileKind::Template | FileKind::Other => false,
+        }
+    }
+
+    /// Whether the caller may add a file at a path without one.
+    fn may_add(&self, path: &DocumentPath, kind: FileKind) -> bool {
+        if self.compositions.is_none() {
+            return true;
+        }
+        match kind {
+            FileKind::Composition => true,
+            FileKind::Test => self.files.patterns.tested_by(path).iter().any(|path| {
+                let text = self.files.folder.read(path).ok();
+                text.is_some_and(|it| self.may_see(path, FileKind::Composition, &it.text))
+            }),
+            FileKind::Template | FileKind::Other => false,
+        }
+    }
+}
+
+/// Why a file was not changed.
+fn not_changed(error: DocumentError, path: &DocumentPath) -> Error {
+    match error {
+        DocumentError::Refused(error) => refused(error, path),
+        DocumentError::Changed(present) => {
+            let message = match &present {
+                Some(_) => {
+                    format!("`{}` holds another text than the request expects", path.as_str())
+                }
+                None => format!("`{}` does not exist any more", path.as_str()),
+            };
+            let (text, hash) = present.map(|it| (it.text, it.hash)).unzip();
+            Error::new(ErrorKind::Precondition, Code::Conflict, message)
+                .help("`text` is what is on disk; merge it, and send its `hash` with `If-Match`")
+                .current_text(CurrentText { text, hash })
+        }
+    }
+}
+
+fn refused(error: ToolError, path: &DocumentPath) -> Error {
+    let message = error.to_string();
+    match error {
+        ToolError::Refused { code: Code::NotFound, .. } => no_file(path.as_str()),
+        ToolError::Refused { code: Code::Conflict, .. } => Error::conflict(message),
+        ToolError::Refused { code: Code::Limit, .. } => {
+            Error::new(ErrorKind::TooLarge, Code::Limit, message)
+        }
+        ToolError::Refused { code: Code::PolicyViolation, .. } => Error::invalid(message),
+        ToolError::Refused { .. } => Error::conflict(message),
+        ToolError::Unreachable { .. } | ToolError::NoAnswer { .. } => {
+            Error::new(ErrorKind::Unavailable, Code::Unreachable, message)
+        }
+    }
+}

@@ -1,0 +1,75 @@
+// Files below the configured composition folders (`/api/v1/files`).
+import { queryOptions } from "@tanstack/react-query";
+import { ApiError, api, unwrap } from "@/api/client";
+
+export interface FileEntry {
+  path: string;
+  hash: string;
+  kind: "composition" | "test" | "template" | "other";
+  composition?: string | null;
+}
+export interface FileList {
+  writable: boolean;
+  roots: string[];
+  files: FileEntry[];
+}
+export interface FileText {
+  path: string;
+  text: string;
+  hash: string;
+}
+/** What is on disk instead of what the page had read. */
+export interface Conflict {
+  text: string | null;
+  hash: string | null;
+}
+
+interface Init {
+  params: { path?: { path: string }; header?: Record<string, string> };
+  body?: unknown;
+}
+type Call = (path: string, init: Init) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
+const call = <T>(method: "GET" | "PUT" | "POST" | "DELETE", path: string, init: Init): Promise<T> => unwrap((api[method] as unknown as Call)(path, init)) as Promise<T>;
+const FILE = "/api/v1/files/{path}";
+const quoted = (hash: string): string => `"${hash}"`;
+
+export const filesQuery = queryOptions({
+  queryKey: ["files"],
+  queryFn: () => call<FileList>("GET", "/api/v1/files", { params: {} }),
+  retry: false,
+});
+
+export const readFile = (path: string): Promise<FileText> => call("GET", FILE, { params: { path: { path } } });
+
+/** Writes a file that has this hash, or with null a file that does not exist. */
+export const writeFile = (path: string, text: string, hash: string | null): Promise<{ path: string; hash: string }> =>
+  call("PUT", FILE, { params: { path: { path }, header: hash === null ? { "If-None-Match": "*" } : { "If-Match": quoted(hash) } }, body: { text } });
+
+export const deleteFile = (path: string, hash: string): Promise<null> => call("DELETE", FILE, { params: { path: { path }, header: { "If-Match": quoted(hash) } } });
+
+export const renameFile = (path: string, to: string, hash: string): Promise<{ path: string; hash: string }> =>
+  call("POST", `${FILE}/rename`, { params: { path: { path }, header: { "If-Match": quoted(hash) } }, body: { to } });
+
+/** The conflict that a refusal speaks of, or null. */
+export function conflictOf(error: unknown): Conflict | null {
+  if (!(error instanceof ApiError) || error.status !== 412) return null;
+  const { text, hash } = error.problem as { text?: string | null; hash?: string | null };
+  return { text: text ?? null, hash: hash ?? null };
+}
+
+export const nameOfFile = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
+export const formatOf = (path: string | null): "yaml" | "json" => (path?.endsWith(".json") ? "json" : "yaml");
+/** `compositions/report.yaml` → `compositions/report.test.yaml`. */
+export const testFileOf = (path: string): string => path.replace(/\.(ya?ml|json)$/, "") + ".test.yaml";
+
+/** The folder that new compositions go to: that of the most compositions, else the first root. */
+export function newFolder({ roots, files }: FileList): string {
+  const counts = new Map<string, number>();
+  for (const { path, kind } of files) {
+    if (kind !== "composition") continue;
+    const folder = path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "";
+    counts.set(folder, (counts.get(folder) ?? 0) + 1);
+  }
+  const most = [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]))[0];
+  return most ? most[0] : (roots[0] ?? "");
+}
