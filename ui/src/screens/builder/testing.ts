@@ -54,6 +54,7 @@ export function stubMeasuring(): void {
   Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
   Range.prototype.getBoundingClientRect = () => new DOMRect();
   HTMLCanvasElement.prototype.getContext = () => null;
+  for (const side of ["clientHeight", "clientWidth"]) Object.defineProperty(Element.prototype, side, { configurable: true, get: () => 700 });
 }
 if (typeof DOMRect === "undefined") {
   globalThis.DOMRect = class {
