@@ -18,7 +18,7 @@ function PathField({ value, onChange }: { value: string; onChange: (value: strin
   const roots = useQuery(filesQuery).data?.roots ?? [];
   const error = PATH.test(value) ? null : "a path that ends in .yaml, .yml or .json";
   return (
-    <Field label="File" error={error} help={roots.length > 0 ? `Below ${roots.join(", ")}.` : undefined}>
+    <Field label="File" error={error} help={roots.length > 0 ? `Fits ${roots.filter((one) => !one.templates).map((one) => one.pattern).join(" or ")}.` : undefined}>
       {({ id, describedBy }) => <input id={id} aria-describedby={describedBy} aria-invalid={error ? true : undefined} className="input" data-autofocus spellCheck={false} value={value} onChange={(event) => onChange(event.target.value)} />}
     </Field>
   );

@@ -1,11 +1,10 @@
 import { useState } from "react";
-import { api, unwrap } from "@/api/client";
+import { ApiError, api, unwrap } from "@/api/client";
 import { queryClient } from "@/api/queries";
-import { ApiError } from "@/api/client";
 import { Field } from "@/parts/Field";
-import { applyEdits } from "./document";
 import { filesQuery, readFile, testFileOf, writeFile } from "./files";
 import type { TextEdit } from "./model";
+import { applied } from "./requests";
 import { ActionDialog } from "./StepDialogs";
 
 interface Props {
@@ -34,7 +33,7 @@ export function PinDialog({ step, file, composition, output, noWrite, onClose }:
       });
       const body = { ...(before ? { test_text: before.text } : {}), composition, step, output: JSON.parse(text) as unknown };
       const { edits } = (await unwrap((api.POST as unknown as Post)("/api/v1/language/pin", { body }))) as { edits: TextEdit[] };
-      await writeFile(path, applyEdits(before?.text ?? "", edits), before?.hash ?? null);
+      await writeFile(path, applied(before?.text ?? "", edits), before?.hash ?? null);
       void queryClient.invalidateQueries({ queryKey: filesQuery.queryKey });
       return null;
     } catch (why) {

@@ -44,7 +44,7 @@ export function Workspace({ save, run }: { save: Save; run: ShownRun | null }) {
           {ui.placing && <PlaceList key={ui.placing.what} placing={ui.placing} />}
         </section>
         <TextPane />
-        <Inspector run={run}><StepPane run={run} /></Inspector>
+        <Inspector run={run}><StepPane /></Inspector>
       </div>
       <Footer />
       {menu && <StepMenu at={menu} onClose={() => setMenu(null)} />}

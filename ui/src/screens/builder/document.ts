@@ -151,14 +151,3 @@ export function difference(before: string, after: string): TextEdit[] {
   while (tail < most - start && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail++;
   return [{ start, end: before.length - tail, text: after.slice(start, after.length - tail) }];
 }
-
-/** The text after these edits, which are sorted and do not overlap. */
-export function applyEdits(text: string, edits: readonly TextEdit[]): string {
-  let out = "";
-  let at = 0;
-  for (const { start, end, text: insert } of edits) {
-    out += text.slice(at, start) + insert;
-    at = end;
-  }
-  return out + text.slice(at);
-}

@@ -1,54 +1,36 @@
 // Files below the configured composition folders (`/api/v1/files`).
 import { queryOptions } from "@tanstack/react-query";
 import { ApiError, api, unwrap } from "@/api/client";
+import type { components } from "@/api/schema";
 
-export interface FileEntry {
-  path: string;
-  hash: string;
-  kind: "composition" | "test" | "template" | "other";
-  composition?: string | null;
-}
-export interface FileList {
-  writable: boolean;
-  roots: string[];
-  files: FileEntry[];
-}
-export interface FileText {
-  path: string;
-  text: string;
-  hash: string;
-}
+type Schemas = components["schemas"];
+export type FileList = Schemas["FileList"];
+export type FileText = Schemas["FileText"];
 /** What is on disk instead of what the page had read. */
 export interface Conflict {
   text: string | null;
   hash: string | null;
 }
 
-interface Init {
-  params: { path?: { path: string }; header?: Record<string, string> };
-  body?: unknown;
-}
-type Call = (path: string, init: Init) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
-const call = <T>(method: "GET" | "PUT" | "POST" | "DELETE", path: string, init: Init): Promise<T> => unwrap((api[method] as unknown as Call)(path, init)) as Promise<T>;
 const FILE = "/api/v1/files/{path}";
 const quoted = (hash: string): string => `"${hash}"`;
 
 export const filesQuery = queryOptions({
   queryKey: ["files"],
-  queryFn: () => call<FileList>("GET", "/api/v1/files", { params: {} }),
+  queryFn: () => unwrap(api.GET("/api/v1/files")),
   retry: false,
 });
 
-export const readFile = (path: string): Promise<FileText> => call("GET", FILE, { params: { path: { path } } });
+export const readFile = (path: string): Promise<FileText> => unwrap(api.GET(FILE, { params: { path: { path } } }));
 
 /** Writes a file that has this hash, or with null a file that does not exist. */
-export const writeFile = (path: string, text: string, hash: string | null): Promise<{ path: string; hash: string }> =>
-  call("PUT", FILE, { params: { path: { path }, header: hash === null ? { "If-None-Match": "*" } : { "If-Match": quoted(hash) } }, body: { text } });
+export const writeFile = (path: string, text: string, hash: string | null) =>
+  unwrap(api.PUT(FILE, { params: { path: { path }, header: hash === null ? { "If-None-Match": "*" } : { "If-Match": quoted(hash) } }, body: { text } }));
 
-export const deleteFile = (path: string, hash: string): Promise<null> => call("DELETE", FILE, { params: { path: { path }, header: { "If-Match": quoted(hash) } } });
+export const deleteFile = (path: string, hash: string) => unwrap(api.DELETE(FILE, { params: { path: { path }, header: { "If-Match": quoted(hash) } } }));
 
-export const renameFile = (path: string, to: string, hash: string): Promise<{ path: string; hash: string }> =>
-  call("POST", `${FILE}/rename`, { params: { path: { path }, header: { "If-Match": quoted(hash) } }, body: { to } });
+export const renameFile = (path: string, to: string, hash: string) =>
+  unwrap(api.POST(`${FILE}/rename`, { params: { path: { path }, header: { "If-Match": quoted(hash) } }, body: { to } }));
 
 /** The conflict that a refusal speaks of, or null. */
 export function conflictOf(error: unknown): Conflict | null {
@@ -71,5 +53,5 @@ export function newFolder({ roots, files }: FileList): string {
     counts.set(folder, (counts.get(folder) ?? 0) + 1);
   }
   const most = [...counts].sort((a, b) => b[1] - a[1] || a[0].localeCompare(b[0]))[0];
-  return most ? most[0] : (roots[0] ?? "");
+  return most ? most[0] : (roots.find((one) => !one.templates)?.folder ?? "");
 }
