@@ -49,6 +49,16 @@ export async function accessibility(element: Element = document.body): Promise<s
   return violations.map((one) => `${one.impact} ${one.id}: ${one.nodes.map((node) => node.html.slice(0, 200)).join(" | ")}`);
 }
 
+/** The browser's dialogs, which jsdom has not. */
+export function stubDialogs(): void {
+  HTMLDialogElement.prototype.showModal = function show(this: HTMLDialogElement) {
+    this.open = true;
+  };
+  HTMLDialogElement.prototype.close = function close(this: HTMLDialogElement) {
+    this.open = false;
+  };
+}
+
 /** The browser's measuring, which jsdom has not. */
 export function stubMeasuring(): void {
   Range.prototype.getClientRects = () => [] as unknown as DOMRectList;
