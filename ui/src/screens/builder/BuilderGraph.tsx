@@ -10,11 +10,12 @@ import { plainText } from "@/lib/safe-text";
 import { Empty } from "@/parts/Empty";
 import { useBuilder, useChecked, useShown, useText } from "./builder";
 import { edgeLabels, looksOf } from "./looks";
-import { DRAG, type Edit } from "./model";
+import { readDrag } from "./drag";
+import { DRAG } from "./model";
 import { NodeHandles } from "./NodeHandles";
 import { Overlay } from "./Overlay";
 import { mayMove, placeAt, type NamedPlace } from "./places";
-import { freeId, idOf, isOwn, pathsById, withGhosts } from "./steps";
+import { idOf, isOwn, pathsById, withGhosts } from "./steps";
 import { focusPane, useUi } from "./ui";
 
 /** Above this, the graph waits for a pause before it is laid out anew. */
@@ -30,11 +31,6 @@ function useSettled<T>(value: T, ms: number): T {
     return () => clearTimeout(timer);
   }, [value, ms]);
   return ms === 0 ? value : settled;
-}
-
-interface Dragged {
-  what: string;
-  edit: (place: NamedPlace) => Edit | null;
 }
 
 /** The steps of the text as a graph. Whatever is done to it becomes an edit of the text. */
@@ -126,8 +122,7 @@ function useDrag(steps: Parameters<typeof placeAt>[1]) {
     show(null, null);
     if (!dragged) return;
     if (type === DRAG.node && !mayMove(steps, dragged.what, place)) return announce("A step cannot be moved into itself");
-    const edit = dragged.edit(place);
-    if (edit) void builder.edit(edit, `${type === DRAG.node ? "Moved" : "Added"} ${dragged.what} ${place.words}`);
+    void builder.edit(dragged.edit(place), `${type === DRAG.node ? "Moved" : "Added"} ${dragged.what} ${place.words}`);
   };
   const over = (event: DragEvent, place: NamedPlace | null) => {
     const type = typeOf(event);
@@ -148,27 +143,6 @@ function useDrag(steps: Parameters<typeof placeAt>[1]) {
 }
 
 const FIRST: NamedPlace = { place: { at: "last_in" }, words: "as the first step", at: null, side: "inside", depth: 0 };
-
-/** What was dropped comes from this page or from another one: its shape is checked. */
-export function readDrag(type: string, text: string, taken: ReadonlySet<string>): Dragged | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return null;
-  }
-  if (typeof value !== "object" || value === null) return null;
-  if (type === DRAG.node && "id" in value && typeof value.id === "string") {
-    const { id } = value;
-    return { what: id, edit: ({ place }) => ({ kind: "move_step", step: id, place }) };
-  }
-  if (type === DRAG.step && "wanted" in value && typeof value.wanted === "string" && "step" in value && typeof value.step === "object" && value.step !== null) {
-    const id = freeId(value.wanted, taken);
-    const step = { id, ...(value.step as Record<string, unknown>) };
-    return { what: id, edit: ({ place }) => ({ kind: "add_step", step, place }) };
-  }
-  return null;
-}
 
 function NoSteps({ drag, unread }: { drag: { onDragOver: (event: DragEvent) => void; onDrop: (event: DragEvent) => void }; unread: boolean }) {
   const message = useChecked((checked) => checked.analysis?.findings[0]?.message ?? "");

@@ -7,8 +7,9 @@ import { Segmented } from "@/parts/Segmented";
 import { useBuilder } from "./builder";
 import { writeFile } from "./files";
 import { KINDS, WRAPPERS, type Wrapper } from "./kinds";
-import type { Container, Edit } from "./model";
+import type { Edit } from "./model";
 import { freeId, siblings } from "./steps";
+import { containerOf } from "./wrap";
 
 const ID = /^[A-Za-z0-9_$-]+$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
@@ -94,18 +95,6 @@ function StepChoice({ step, chosen, onChange }: { step: string; chosen: readonly
   );
 }
 
-export const containerOf = (kind: Wrapper, over: string): Container => {
-  switch (kind) {
-    case "loop":
-      return { loop: { over: over || [] } };
-    case "parallel":
-      return { parallel: {} };
-    case "choose":
-      return { choose: { when: over || "{{ true }}" } };
-    case "repeat":
-      return { repeat: { until: over || "{{ true }}", max_iterations: 10 } };
-  }
-};
 const ASKS: Record<Wrapper, { label: string; help: string } | null> = {
   loop: { label: "Over", help: "The array, such as {{ pulls.items }}. Inside, each item is {{ item }}." },
   choose: { label: "When", help: "The condition of the case, such as {{ pulls.items | length > 0 }}." },

@@ -79,7 +79,7 @@ export class Analyzer {
     this.underWay = asking;
     const { text, version } = this.document.snapshot();
     try {
-      const analysis = await this.language.analyze(text, this.name, asking.signal);
+      const analysis = within(await this.language.analyze(text, this.name, asking.signal), text.length);
       if (asking.signal.aborted || this.document.snapshot().version !== version) return;
       // A text that cannot be read has no steps: the graph shows those from before.
       const before = this.shot.analysis?.steps ?? [];
@@ -98,11 +98,16 @@ export class Analyzer {
 
 const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);
 
-/** The places of an analysis after a change of the text. A step keeps what is written at its end. */
-export function moved(analysis: Analysis, changes: ChangeDesc): Analysis {
+function mapPlaces(analysis: Analysis, at: (position: number) => number): Analysis {
   const place = <T extends { start: number; end: number }>(one: T): T => {
-    const start = changes.mapPos(one.start, 1);
-    return { ...one, start, end: Math.max(start, changes.mapPos(one.end, 1)) };
+    const start = at(one.start);
+    return { ...one, start, end: Math.max(start, at(one.end)) };
   };
   return { ...analysis, findings: analysis.findings.map(place<Finding>), spans: analysis.spans.map(place<StepSpan>), tokens: analysis.tokens.map(place) };
 }
+
+/** No place is outside of the text: the editor refuses one, and with it what is typed. */
+const within = (analysis: Analysis, length: number): Analysis => mapPlaces(analysis, (at) => Math.max(0, Math.min(length, at)));
+
+/** The places after a change of the text. A step keeps what is written at its end. */
+export const moved = (analysis: Analysis, changes: ChangeDesc): Analysis => mapPlaces(analysis, (at) => changes.mapPos(at, 1));

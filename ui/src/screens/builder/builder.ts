@@ -65,6 +65,7 @@ export class Builder {
       this.document.onChange(({ event }) => this.follow(event)),
       this.analyzer.subscribe(() => this.keepSaved()),
     );
+    if (selected !== null) this.selectSoon(selected);
   }
 
   end(): void {
