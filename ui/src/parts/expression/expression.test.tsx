@@ -121,11 +121,31 @@ describe("the expression editor", () => {
     expect(options(root)).toEqual(["newstring"]);
   });
 
+  it("opens no list after the focus has left", async () => {
+    vi.useFakeTimers();
+    let answer: (items: ExpressionCompletion[]) => void = () => {};
+    const { mirror, root } = edit("", { condition: true, complete: () => new Promise((resolve) => (answer = resolve)) });
+    typeText(mirror, "a");
+    await vi.advanceTimersByTimeAsync(50);
+    root.querySelector(".cm-content")?.dispatchEvent(new FocusEvent("blur"));
+    answer([item("late", 0, 1)]);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(options(root)).toEqual([]);
+  });
+
   it("shows hostile completions as text, and refuses places outside of the draft", async () => {
     const { mirror, root } = edit("", { condition: true, complete: () => Promise.resolve([item("<img src=x>\u202e", 0, 1), item("x", -5, 99)]) });
     typeText(mirror, "i");
     await waitFor(() => expect(options(root)).toEqual(["<img src=x>⟨U+202E⟩string"]));
     expect(root.querySelector("img")).toBeNull();
+  });
+
+  it("keeps the cursor when the text changes from outside", () => {
+    const { mirror, changed } = edit("{{ a.b }} c");
+    mirror.view.dispatch({ selection: { anchor: 6 } });
+    mirror.setValue("{{ a.b }} changed");
+    expect(mirror.view.state.selection.main.head).toBe(6);
+    expect(changed).toEqual([]);
   });
 
   it("asks for nothing outside of braces", async () => {
