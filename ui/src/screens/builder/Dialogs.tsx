@@ -16,6 +16,8 @@ import { useUi } from "./ui";
 const Versions = lazy(() => import("./Versions"));
 const Conflicted = lazy(() => import("./versions/ConflictDialog").then((module) => ({ default: module.ConflictDialog })));
 
+const Words = lazy(() => import("./Words"));
+
 /** What is open over the builder. */
 export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
   const builder = useBuilder();
@@ -51,7 +53,7 @@ export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
     case "conflict":
       return <Suspense><Conflict save={save} disk={open.conflict} onClose={close} /></Suspense>;
     case "words":
-      return null;
+      return <Suspense><Words onClose={close} /></Suspense>;
   }
 }
 
