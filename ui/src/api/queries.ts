@@ -32,6 +32,13 @@ export const serversQuery = queryOptions({
   queryFn: () => unwrap(api.GET("/api/v1/servers")),
 });
 
+/** Files below the folders of compositions. */
+export const filesQuery = queryOptions({
+  queryKey: ["files"],
+  queryFn: () => unwrap(api.GET("/api/v1/files")),
+  retry: false,
+});
+
 export const compositionsQuery = queryOptions({
   queryKey: ["compositions"],
   queryFn: () => unwrap(api.GET("/api/v1/compositions")),

@@ -1,15 +1,22 @@
 import { useNavigate } from "@tanstack/react-router";
-import { useShown } from "./builder";
+import { lazy, Suspense } from "react";
+import { announce } from "@/app/announce";
+import { useBuilder, useShown } from "./builder";
 import { ConnectDialog } from "./ConnectDialog";
 import { DeleteFileDialog, RenameFileDialog, SaveAsDialog } from "./FileDialogs";
 import { PinDialog } from "./PinDialog";
+import type { Conflict as FileConflict } from "./files";
 import { useCompositionName, type ShownRun } from "./run";
 import { RunDialog } from "./RunDialog";
 import type { Save } from "./save";
 import { ExtractDialog, KindDialog, RenameDialog, WrapDialog } from "./StepDialogs";
 import { pathsById } from "./steps";
-import { useBuilder } from "./builder";
 import { useUi } from "./ui";
+
+const Versions = lazy(() => import("./Versions"));
+const Conflicted = lazy(() => import("./versions/ConflictDialog").then((module) => ({ default: module.ConflictDialog })));
+
+const Words = lazy(() => import("./Words"));
 
 /** What is open over the builder. */
 export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
@@ -41,9 +48,30 @@ export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
       return <RenameFileDialog onClose={close} />;
     case "delete-file":
       return <DeleteFileDialog onClose={close} onGone={() => void navigate({ to: "/compositions", search: {}, ignoreBlocker: true })} />;
-    case "conflict":
     case "versions":
+      return <Suspense><Versions onClose={close} /></Suspense>;
+    case "conflict":
+      return <Suspense><Conflict save={save} disk={open.conflict} onClose={close} /></Suspense>;
     case "words":
-      return null;
+      return <Suspense><Words onClose={close} /></Suspense>;
   }
+}
+
+/** Whatever is chosen becomes the text, as one action that can be undone; then it is written over what is on disk now. */
+function Conflict({ save, disk, onClose }: { save: Save; disk: FileConflict; onClose: () => void }) {
+  const builder = useBuilder();
+  const { path } = builder.snapshot().file;
+  const now = builder.document.snapshot();
+  if (path === null) return null;
+  const write = (text: string, hash: string | null) => {
+    builder.document.replace(text);
+    void save.save({ path, over: hash }).then((done) => done && onClose());
+  };
+  const take = (text: string, hash: string) => {
+    builder.document.replace(text);
+    builder.saved(text, { path, hash });
+    announce("The text is that of the disk. Ctrl Z brings yours back.");
+    onClose();
+  };
+  return <Conflicted path={path} disk={disk} mine={now.text} base={now.saved} busy={save.busy} error={save.error} onWrite={write} onTake={take} onClose={onClose} />;
 }

@@ -1,9 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { queryClient } from "@/api/queries";
+import { filesQuery, queryClient } from "@/api/queries";
 import { Field } from "@/parts/Field";
 import { useBuilder, useShown } from "./builder";
-import { conflictOf, deleteFile, filesQuery, newFolder, renameFile } from "./files";
+import { conflictOf, deleteFile, newFolder, renameFile } from "./files";
 import { useCompositionName } from "./run";
 import type { Save } from "./save";
 import { ActionDialog } from "./StepDialogs";

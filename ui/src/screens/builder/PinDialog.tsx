@@ -1,8 +1,8 @@
 import { useState } from "react";
 import { ApiError, api, unwrap } from "@/api/client";
-import { queryClient } from "@/api/queries";
+import { filesQuery, queryClient } from "@/api/queries";
 import { Field } from "@/parts/Field";
-import { filesQuery, readFile, testFileOf, writeFile } from "./files";
+import { readFile, testFileOf, writeFile } from "./files";
 import type { TextEdit } from "./model";
 import { applied } from "./requests";
 import { ActionDialog } from "./StepDialogs";

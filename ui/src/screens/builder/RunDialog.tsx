@@ -10,8 +10,9 @@ import { Field } from "@/parts/Field";
 import { SchemaForm } from "@/parts/form/SchemaForm";
 import { useForm } from "@/parts/form/use-form";
 import { SafeText } from "@/parts/SafeText";
+import { filesQuery } from "@/api/queries";
 import { useChecked, useShown, useText } from "./builder";
-import { filesQuery, testFileOf } from "./files";
+import { testFileOf } from "./files";
 import { useLastInput, useStart } from "./run";
 
 interface Props {

@@ -1,6 +1,6 @@
 // What a new composition begins with.
 import { api, unwrap } from "@/api/client";
-import { compositionQuery, queryClient, runSourceQuery } from "@/api/queries";
+import { compositionQuery, filesQuery, queryClient, runSourceQuery } from "@/api/queries";
 import { planTextQuery } from "../plans/queries";
 import { sourceOf, templateQuery } from "../templates/queries";
 
@@ -27,6 +27,12 @@ export async function beginning(from: string): Promise<Beginning> {
     return source;
   }
   return yaml(SCRATCH);
+}
+
+/** The file of a served composition, if this page may see it. */
+export async function fileOf(composition: string): Promise<string | null> {
+  const list = await queryClient.fetchQuery(filesQuery).catch(() => null);
+  return list?.files.find((one) => one.kind === "composition" && one.composition === composition)?.path ?? null;
 }
 
 /** Runs whose text can be a beginning. */

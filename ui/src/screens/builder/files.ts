@@ -1,5 +1,4 @@
 // Files below the configured composition folders (`/api/v1/files`).
-import { queryOptions } from "@tanstack/react-query";
 import { ApiError, api, unwrap } from "@/api/client";
 import type { components } from "@/api/schema";
 
@@ -14,12 +13,6 @@ export interface Conflict {
 
 const FILE = "/api/v1/files/{path}";
 const quoted = (hash: string): string => `"${hash}"`;
-
-export const filesQuery = queryOptions({
-  queryKey: ["files"],
-  queryFn: () => unwrap(api.GET("/api/v1/files")),
-  retry: false,
-});
 
 export const readFile = (path: string): Promise<FileText> => unwrap(api.GET(FILE, { params: { path: { path } } }));
 

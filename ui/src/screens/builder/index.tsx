@@ -8,7 +8,7 @@ import { Button } from "@/parts/Button";
 import { Dialog } from "@/parts/Dialog";
 import { Failure } from "@/parts/Failure";
 import { Skeleton } from "@/parts/Skeleton";
-import { beginning } from "./beginnings";
+import { beginning, fileOf } from "./beginnings";
 import { Builder, BuilderCtx, useShown, useText } from "./builder";
 import "./builder.css";
 import { nameOfFile, readFile } from "./files";
@@ -29,8 +29,10 @@ interface Loaded {
 }
 
 async function load(file: string | undefined, from: string | undefined): Promise<Loaded> {
-  if (file !== undefined) {
-    const { path, text, hash } = await readFile(file);
+  // A served composition is edited in its file; one that has none begins a new one.
+  const found = file ?? (from?.startsWith("composition:") ? await fileOf(from.slice("composition:".length)) : null);
+  if (found !== null) {
+    const { path, text, hash } = await readFile(found);
     return { text, file: { path, hash }, words: false };
   }
   const { text, format } = await beginning(from ?? "scratch");

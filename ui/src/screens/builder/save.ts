@@ -1,11 +1,11 @@
 // Saving: a file is written only if it is on disk as it was read.
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { queryClient } from "@/api/queries";
+import { filesQuery, queryClient } from "@/api/queries";
 import { announce } from "@/app/announce";
 import { useDenied } from "@/app/session";
 import { useBuilder } from "./builder";
-import { conflictOf, filesQuery, writeFile } from "./files";
+import { conflictOf, writeFile } from "./files";
 import type { Ui } from "./ui";
 
 /** Why this page cannot write files, or null. */
@@ -50,7 +50,7 @@ export function useSave(ui: Ui): Save {
       return true;
     } catch (failure) {
       const conflict = conflictOf(failure);
-      if (conflict && !to) ui.setOpen({ dialog: "conflict", conflict });
+      if (conflict && (!to || to.path === file.path)) ui.setOpen({ dialog: "conflict", conflict });
       else setError(failure);
       announce(conflict ? "Not saved: the file changed on disk" : "Not saved");
       return false;
