@@ -1,4 +1,5 @@
 import { act, cleanup, render, screen, waitFor } from "@testing-library/react";
+import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { accessibility, stubMeasuring } from "@/screens/builder/testing";
 import { brief } from "./brief";
@@ -199,6 +200,22 @@ describe("the field of an expression", () => {
     render(field("{{ a }}", { preview: () => new Promise((resolve) => setTimeout(() => resolve({ value: 1 }), 30)) }));
     await act(() => vi.advanceTimersByTimeAsync(99));
     expect(line()).toBe("=1");
+  });
+
+  it("does not put what comes back late in place of what is typed", async () => {
+    const values: string[] = [];
+    const shown = (value: string) => <ExpressionField id="f" label="body" value={value} onChange={(text) => values.push(text)} service={{ complete: () => Promise.resolve([]), preview: () => Promise.resolve({}) }} />;
+    const { rerender } = render(shown("{{  }}"));
+    const root = () => document.querySelector(".exprfield")?.shadowRoot;
+    await waitFor(() => expect(root()?.querySelector(".cm-content")).not.toBeNull());
+    const view = EditorView.findFromDOM(root()?.querySelector(".cm-content") as HTMLElement) as EditorView;
+    view.dispatch({ selection: { anchor: 3 } });
+    for (const letter of ["i", "n"]) view.dispatch({ changes: { from: view.state.selection.main.head, insert: letter }, selection: { anchor: view.state.selection.main.head + 1 }, userEvent: "input.type" });
+    rerender(shown(values[0] ?? ""));
+    expect([view.state.doc.toString(), view.state.selection.main.head]).toEqual(["{{ in }}", 5]);
+    rerender(shown(values[1] ?? ""));
+    rerender(shown("{{ i }}"));
+    expect(view.state.doc.toString()).toBe("{{ i }}");
   });
 
   it("does not send or colour a text of 10 MB", async () => {
