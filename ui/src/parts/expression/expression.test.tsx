@@ -37,7 +37,7 @@ describe("words of an expression", () => {
     words("{{ '".repeat(5000), false);
     words("{{".repeat(10_000), false);
     words("{{ a }}".repeat(3000), false);
-    expect(performance.now() - from).toBeLessThan(500);
+    expect(performance.now() - from).toBeLessThan(3000);
   });
 });
 
