@@ -43,6 +43,8 @@ export class Builder {
   private watchers = new Set<() => void>();
   private queue: Promise<unknown> = Promise.resolve();
   private ends: (() => void)[] = [];
+  /** Whether the selection is the step at the cursor, and not one that was chosen in the graph. */
+  private following = false;
 
   constructor(
     readonly language: Language,
@@ -63,7 +65,11 @@ export class Builder {
     this.analyzer = new Analyzer(this.document, language, file.path);
     this.ends.push(
       this.document.onChange(({ event }) => this.follow(event)),
-      this.analyzer.subscribe(() => this.keepSaved()),
+      this.analyzer.subscribe(() => {
+        this.keepSaved();
+        // Only now is it known which steps there are around the cursor.
+        if (this.following && this.analyzer.snapshot().current) this.selectAtCursor();
+      }),
     );
     if (selected !== null) this.selectSoon(selected);
   }
@@ -89,7 +95,11 @@ export class Builder {
 
   /** The cursor moved: the step under it is selected. Changes of the graph choose the selection themselves. */
   private follow(event: string): void {
-    if (event === "edit" || event === "graph") return;
+    this.following = event !== "edit" && event !== "graph";
+    if (this.following) this.selectAtCursor();
+  }
+
+  private selectAtCursor(): void {
     const spans = this.analyzer.snapshot().analysis?.spans ?? [];
     const selected = stepAt(spans, this.document.state.selection.main.head);
     if (selected !== this.shown.selected) this.set({ selected });
