@@ -1,5 +1,7 @@
 // One composition while it is edited: its text, what the server says of it, the selection, and how it is changed.
 import { redoDepth, undoDepth } from "@codemirror/commands";
+import { EditorSelection } from "@codemirror/state";
+import { EditorView } from "@codemirror/view";
 import { createContext, useContext, useSyncExternalStore } from "react";
 import type { PlanStepView } from "@/api/types";
 import { announce } from "@/app/announce";
@@ -31,6 +33,8 @@ interface Shown {
 }
 
 const TRIES = 3;
+/** Characters of a step that are brought into view. */
+const SHOWN_MOST = 400;
 
 export class Builder {
   readonly document: BuilderDocument;
@@ -120,7 +124,9 @@ export class Builder {
     if (!span) return;
     const { head } = this.document.state.selection.main;
     const inside = head >= span.start && head <= span.end && stepAt(this.analyzer.snapshot().analysis?.spans ?? [], head) === step;
-    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), scrollIntoView: true, userEvent: "graph" });
+    // A short step is shown whole, of a long one its beginning.
+    const shown = EditorSelection.range(Math.min(span.end, span.start + SHOWN_MOST), span.start);
+    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), effects: EditorView.scrollIntoView(shown, { y: "nearest", yMargin: 12 }), userEvent: "graph" });
   }
 
   showRun(run: string | null): void {
