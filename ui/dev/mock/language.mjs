@@ -203,7 +203,32 @@ function actions({ text, start, end }) {
   return { actions: found.map((one) => ({ title: `Rename to ${/`(.*)`/.exec(one.help)[1]}`, code: one.code, preferred: true, edits: [{ start: one.start, end: one.end, text: /`(.*)`/.exec(one.help)[1] }] })) };
 }
 
-function preview({ text, step }) {
+/** One template: a name that no step has fails, everything else is a text. */
+function rendered({ text, template }) {
+  const names = ["input", "item", "true", "false", "steps", ...read(text).steps.map((one) => one.id)];
+  const used = /^\{\{\s*([A-Za-z_]\w*)/.exec(template)?.[1];
+  if (used && !names.includes(used)) return { fields: [{ field: "", error: `there is no \`${used}\`` }] };
+  return { fields: [{ field: "", type: "string", value: "site" }] };
+}
+
+/** Steps by their ids; a changed step says which of its fields differ. */
+function compare({ before, after }) {
+  const fields = (one) => new Map(one.own.flatMap((line) => (/^\s*(\w+): ?(.*)$/.exec(line) ? [[RegExp.$1, line]] : [])));
+  const [old, now] = [before, after].map((text) => new Map(read(text).steps.map((one) => [one.id, fields(one)])));
+  const steps = [];
+  for (const [step, mine] of now) {
+    const was = old.get(step);
+    if (!was) steps.push({ step, change: "added" });
+    else if ([...mine.values()].join("\n") !== [...was.values()].join("\n")) steps.push({ step, change: "changed", fields: [...mine.keys()].filter((key) => was.get(key) !== mine.get(key)) });
+  }
+  for (const step of old.keys()) if (!now.has(step)) steps.push({ step, change: "removed" });
+  const required = (text) => /required: \[(.*)\]/.exec(text)?.[1].split(", ") ?? [];
+  const added = required(after).filter((name) => name && !required(before).includes(name));
+  return { steps, interface: added.map((name) => ({ breaking: true, message: `the input \`${name}\` is required now` })) };
+}
+
+function preview({ text, step, template }) {
+  if (template !== undefined) return rendered({ text, template });
   const found = read(text).steps.find((one) => one.id === step);
   const lines = (found?.own ?? []).filter((line) => indentOf(line) === found.indent + 4);
   return { fields: lines.flatMap((line) => (/^\s*(\w+): (.*)$/.exec(line) ? [{ field: `/${RegExp.$1}`, type: "string", ...(/\{\{/.test(RegExp.$2) ? { value: "site" } : { value: RegExp.$2 }) }] : [])) };
@@ -215,7 +240,7 @@ function language(path, body) {
   if (path === "hover") return ok(null);
   if (path === "actions") return ok(actions(body));
   if (path === "preview") return ok(preview(body));
-  if (path === "compare") return ok({ steps: [], interface: [] });
+  if (path === "compare") return ok(compare(body));
   if (path !== "edit") return problem(404, "no such route");
   const edits = edited(body.text, body.edit);
   return edits ? ok({ edits }) : problem(422, `the mock server does not know the edit ${body.edit.kind}`);

@@ -27,6 +27,8 @@ interface Props {
 export function ExpressionField({ id, label, describedBy, value, onChange, service, condition = false, autoFocus = false, version, misfit }: Props) {
   const host = useRef<HTMLDivElement>(null);
   const mirror = useRef<Mirror | null>(null);
+  // What was typed and did not come back as `value` yet: it may be older than what is typed meanwhile.
+  const typed = useRef<string[]>([]);
   const latest = useRef({ value, onChange, service });
   latest.current = { value, onChange, service };
   useEffect(() => {
@@ -38,19 +40,27 @@ export function ExpressionField({ id, label, describedBy, value, onChange, servi
         label,
         condition,
         autoFocus,
-        onChange: (text) => latest.current.onChange(text),
+        onChange: (text) => {
+          typed.current.push(text);
+          latest.current.onChange(text);
+        },
         complete: (draft, at, signal) => latest.current.service.complete(draft, at, signal),
       });
     });
     return () => {
       gone = true;
+      typed.current = [];
       mirror.current?.destroy();
       mirror.current = null;
     };
     // The name and the kind of a field do not change while it is shown; its focus is taken once.
     // eslint-disable-next-line
   }, [label, condition]);
-  useEffect(() => mirror.current?.setValue(value), [value]);
+  useEffect(() => {
+    const own = typed.current.indexOf(value);
+    typed.current.splice(0, own < 0 ? typed.current.length : own + 1);
+    if (own < 0) mirror.current?.setValue(value);
+  }, [value]);
   const preview = usePreview(value, service.preview, version);
   return (
     <>

@@ -43,6 +43,7 @@ export class CompletionList {
     this.at = 0;
     this.dom.hidden = !this.open;
     this.dom.replaceChildren(...this.items.map((item, i) => option(item, i)));
+    if (this.open) this.dom.scrollIntoView?.({ block: "nearest" });
     this.mark();
   }
 

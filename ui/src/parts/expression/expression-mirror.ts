@@ -131,6 +131,16 @@ class Completions {
   }
 }
 
+/** Only what differs is replaced, so that the cursor stays where it is. */
+function difference(before: string, after: string): { from: number; to: number; insert: string } {
+  const most = Math.min(before.length, after.length);
+  let from = 0;
+  while (from < most && before[from] === after[from]) from++;
+  let tail = 0;
+  while (tail < most - from && before[before.length - 1 - tail] === after[after.length - 1 - tail]) tail++;
+  return { from, to: before.length - tail, insert: after.slice(from, after.length - tail) };
+}
+
 export interface Mirror {
   setValue: (text: string) => void;
   focus: () => void;
@@ -184,7 +194,7 @@ export function mount(host: HTMLElement, options: MirrorOptions): Mirror {
     setValue: (text) => {
       if (text === view.state.doc.toString()) return;
       quiet = true;
-      view.dispatch({ changes: { from: 0, to: view.state.doc.length, insert: text } });
+      view.dispatch({ changes: difference(view.state.doc.toString(), text) });
       quiet = false;
     },
     focus: () => view.focus(),

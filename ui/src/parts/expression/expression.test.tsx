@@ -1,4 +1,5 @@
 import { act, cleanup, render, screen, waitFor } from "@testing-library/react";
+import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { accessibility, stubMeasuring } from "@/screens/builder/testing";
 import { brief } from "./brief";
@@ -121,11 +122,31 @@ describe("the expression editor", () => {
     expect(options(root)).toEqual(["newstring"]);
   });
 
+  it("opens no list after the focus has left", async () => {
+    vi.useFakeTimers();
+    let answer: (items: ExpressionCompletion[]) => void = () => {};
+    const { mirror, root } = edit("", { condition: true, complete: () => new Promise((resolve) => (answer = resolve)) });
+    typeText(mirror, "a");
+    await vi.advanceTimersByTimeAsync(50);
+    root.querySelector(".cm-content")?.dispatchEvent(new FocusEvent("blur"));
+    answer([item("late", 0, 1)]);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(options(root)).toEqual([]);
+  });
+
   it("shows hostile completions as text, and refuses places outside of the draft", async () => {
     const { mirror, root } = edit("", { condition: true, complete: () => Promise.resolve([item("<img src=x>\u202e", 0, 1), item("x", -5, 99)]) });
     typeText(mirror, "i");
     await waitFor(() => expect(options(root)).toEqual(["<img src=x>⟨U+202E⟩string"]));
     expect(root.querySelector("img")).toBeNull();
+  });
+
+  it("keeps the cursor when the text changes from outside", () => {
+    const { mirror, changed } = edit("{{ a.b }} c");
+    mirror.view.dispatch({ selection: { anchor: 6 } });
+    mirror.setValue("{{ a.b }} changed");
+    expect(mirror.view.state.selection.main.head).toBe(6);
+    expect(changed).toEqual([]);
   });
 
   it("asks for nothing outside of braces", async () => {
@@ -179,6 +200,22 @@ describe("the field of an expression", () => {
     render(field("{{ a }}", { preview: () => new Promise((resolve) => setTimeout(() => resolve({ value: 1 }), 30)) }));
     await act(() => vi.advanceTimersByTimeAsync(99));
     expect(line()).toBe("=1");
+  });
+
+  it("does not put what comes back late in place of what is typed", async () => {
+    const values: string[] = [];
+    const shown = (value: string) => <ExpressionField id="f" label="body" value={value} onChange={(text) => values.push(text)} service={{ complete: () => Promise.resolve([]), preview: () => Promise.resolve({}) }} />;
+    const { rerender } = render(shown("{{  }}"));
+    const root = () => document.querySelector(".exprfield")?.shadowRoot;
+    await waitFor(() => expect(root()?.querySelector(".cm-content")).not.toBeNull());
+    const view = EditorView.findFromDOM(root()?.querySelector(".cm-content") as HTMLElement) as EditorView;
+    view.dispatch({ selection: { anchor: 3 } });
+    for (const letter of ["i", "n"]) view.dispatch({ changes: { from: view.state.selection.main.head, insert: letter }, selection: { anchor: view.state.selection.main.head + 1 }, userEvent: "input.type" });
+    rerender(shown(values[0] ?? ""));
+    expect([view.state.doc.toString(), view.state.selection.main.head]).toEqual(["{{ in }}", 5]);
+    rerender(shown(values[1] ?? ""));
+    rerender(shown("{{ i }}"));
+    expect(view.state.doc.toString()).toBe("{{ i }}");
   });
 
   it("does not send or colour a text of 10 MB", async () => {

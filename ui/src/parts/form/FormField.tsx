@@ -45,7 +45,7 @@ export function FormField({ schema, keys, name, required, end, keepEmpty }: Prop
   const typing = useRef(false);
   const issues = useIssues(keys);
   const preset = form.templates && value === undefined ? shape.preset : null;
-  const about = shape.description || issues.length > 0 || shape.kind === "raw" || preset ? `${id}-about` : undefined;
+  const about = shape.description || issues.length > 0 || (mode === "raw" && shape.kind === "raw") || preset ? `${id}-about` : undefined;
   const box = mode === "value" && isBox(shape);
   const group = box || large;
   const drop = useDrop(form, keys);
@@ -75,19 +75,19 @@ export function FormField({ schema, keys, name, required, end, keepEmpty }: Prop
       ) : (
         <Body schema={schema} keys={keys} shape={shape} label={label} required={required} id={id} describedBy={about} level={0} keepEmpty={keepEmpty} />
       )}
-      {about && <About id={about} issues={issues.map((issue) => issue.message)} shape={shape} preset={preset} />}
+      {about && <About id={about} issues={issues.map((issue) => issue.message)} shape={shape} preset={preset} raw={mode === "raw"} />}
       {shape.examples.length > 0 && <div className="help">for example <code><SafeText text={shape.examples.slice(0, 3).map(asText).join(", ")} most={200} /></code></div>}
     </div>
   );
 }
 
-function About({ id, issues, shape, preset }: { id: string; issues: string[]; shape: Shape; preset: { value: unknown } | null }) {
+function About({ id, issues, shape, preset, raw }: { id: string; issues: string[]; shape: Shape; preset: { value: unknown } | null; raw: boolean }) {
   return (
     <div id={id} className="about">
       {issues.map((message) => <div key={message} className="help bad"><SafeText text={message} most={300} /></div>)}
       {preset && <div className="help">not set: <code><SafeText text={JSON.stringify(preset.value)} most={120} /></code> is the default</div>}
       {shape.description && <div className="help"><SafeText text={shape.description} most={1500} /></div>}
-      {shape.kind === "raw" && <div className="help">JSON: <SafeText text={shape.why} most={200} /></div>}
+      {raw && shape.kind === "raw" && <div className="help">JSON: <SafeText text={shape.why} most={200} /></div>}
     </div>
   );
 }

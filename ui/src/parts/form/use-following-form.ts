@@ -60,6 +60,9 @@ export function useFollowingForm({ schema, value, check, templates, onChange }: 
   const latest = useRef(state);
   // What the text has, as far as this form knows.
   const known = useRef(value);
+  // What it will have when the changes that were sent come back; and what came back last.
+  const expected = useRef<unknown[]>([]);
+  const seen = useRef(value);
   const underWay = useRef(0);
   const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
   const given = useRef({ value, onChange });
@@ -70,6 +73,7 @@ export function useFollowingForm({ schema, value, check, templates, onChange }: 
     setState(next);
   }, []);
   const takeOver = useCallback(() => {
+    expected.current = [];
     known.current = given.current.value;
     if (!same(latest.current.value, known.current)) show(follow(latest.current, known.current));
   }, [show]);
@@ -82,6 +86,7 @@ export function useFollowingForm({ schema, value, check, templates, onChange }: 
       const at = pointer(change.keys);
       if (bad.some((place) => place === at || place.startsWith(`${at}/`) || at.startsWith(`${place}/`))) continue;
       known.current = setAt(known.current, change.keys, change.value);
+      expected.current.push(known.current);
       underWay.current++;
       void given.current.onChange(asEdit(change)).then((why) => {
         underWay.current--;
@@ -102,9 +107,13 @@ export function useFollowingForm({ schema, value, check, templates, onChange }: 
     [flush, show],
   );
 
-  // What is typed and not sent, or sent and not answered, is newer than the text.
+  // What is typed and not sent, or sent and not answered, is newer than the text; so is what comes back of older changes.
   useEffect(() => {
-    if (timer.current === undefined && underWay.current === 0) takeOver();
+    if (same(seen.current, value)) return;
+    seen.current = value;
+    const own = expected.current.findIndex((one) => same(one, value));
+    if (own >= 0) expected.current.splice(0, own + 1);
+    else if (timer.current === undefined && underWay.current === 0) takeOver();
   }, [value, takeOver]);
   useEffect(() => flush, [flush]);
 

@@ -107,6 +107,33 @@ describe("the form of a step", () => {
     expect(edits).toHaveLength(1);
   });
 
+  it("does not take what comes back late of an older change for a change from outside", async () => {
+    vi.useFakeTimers();
+    const late: (() => void)[] = [];
+    function Late() {
+      const [value, setValue] = useState<Record<string, unknown>>({ id: "release", tool: "s:t", parameters: { a: "x" } });
+      const context = contextOf(edits, {
+        edit: (edit) => {
+          if (edit.kind === "set_field") late.push(() => setValue((now) => setAt({ ...now }, ["parameters", "a"], edit.value) as Record<string, unknown>));
+          return Promise.resolve(null);
+        },
+      });
+      return <StepForm context={context} step="release" value={{ ...value }} tool={toolOf(two)} others={[]} />;
+    }
+    render(<Late />);
+    const shown = () => (screen.getByLabelText("a") as HTMLTextAreaElement).value;
+    for (const text of ["xy", "xyz"]) {
+      type("a", text);
+      leave("a");
+      await act(() => vi.advanceTimersByTimeAsync(10));
+    }
+    expect(late).toHaveLength(2);
+    act(() => late[0]?.());
+    expect(shown()).toBe("xyz");
+    act(() => late[1]?.());
+    expect(shown()).toBe("xyz");
+  });
+
   it("goes back to the text when an edit is refused, and says why", async () => {
     open({ parameters: { a: "x" } }, two);
     refuse = "the text has <b>changed</b>";

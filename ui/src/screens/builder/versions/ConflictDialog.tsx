@@ -54,7 +54,7 @@ export function ConflictDialog(props: ConflictDialogProps) {
           before={{ label: "on disk", text: onDisk }}
           after={{ label: "mine", text: mine }}
           name={path}
-          quiet={(i) => merge.sides[i] === "disk"}
+          side={(i) => (merge.sides[i] === "disk" ? "before" : "after")}
           hunk={(i) => <Segmented mini label={`Side of change ${i + 1}`} value={merge.sides[i] ?? "mine"} options={[{ value: "disk", label: "Theirs" }, { value: "mine", label: "Mine" }]} onChange={(side) => merge.choose(i, side)} />}
         />
       )}

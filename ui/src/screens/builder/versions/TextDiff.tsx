@@ -13,12 +13,12 @@ interface Props {
   label: string;
   /** What stands at the head of each hunk, such as a choice. */
   hunk?: (index: number) => ReactNode;
-  /** Whether a hunk's lines are left out of what is put together: they are drawn quieter. */
-  quiet?: (index: number) => boolean;
+  /** Where both texts are put together: the side that a hunk's lines are taken from. */
+  side?: (index: number) => "before" | "after";
 }
 
 /** Two texts line by line. Only the rows in view are drawn. */
-export function TextDiff({ compared, label, hunk, quiet }: Props) {
+export function TextDiff({ compared, label, hunk, side }: Props) {
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const rows = useMemo(() => diffRows(compared, opened), [compared, opened]);
   if (compared.hunks.length === 0) return <p className="muted pad">The texts are the same.</p>;
@@ -32,15 +32,15 @@ export function TextDiff({ compared, label, hunk, quiet }: Props) {
       keyOf={(i) => rows[i]?.key ?? String(i)}
       row={(i) => {
         const row = rows[i];
-        return row && <Row row={row} head={hunk} quiet={quiet} onGap={(gap) => setOpened((now) => new Set(now).add(gap))} />;
+        return row && <Row row={row} head={hunk} side={side} onGap={(gap) => setOpened((now) => new Set(now).add(gap))} />;
       }}
     />
   );
 }
 
-const SIGN = { same: " ", removed: "−", added: "+" };
+const SIGN = { same: " ", removed: "−", added: "+", kept: "+", dropped: "−" };
 
-function Row({ row, head, quiet, onGap }: { row: DiffRow; head: Props["hunk"]; quiet: Props["quiet"]; onGap: (gap: number) => void }) {
+function Row({ row, head, side, onGap }: { row: DiffRow; head: Props["hunk"]; side: Props["side"]; onGap: (gap: number) => void }) {
   if (row.kind === "gap")
     return (
       <div className="dline gap">
@@ -54,12 +54,13 @@ function Row({ row, head, quiet, onGap }: { row: DiffRow; head: Props["hunk"]; q
         {head?.(row.hunk)}
       </div>
     );
+  const kind = row.hunk === null || !side ? row.kind : (side(row.hunk) === "after") === (row.kind === "added") ? "kept" : "dropped";
   return (
-    <div className={`dline ${row.kind}${row.hunk !== null && quiet?.(row.hunk) ? " quiet" : ""}`}>
+    <div className={`dline ${kind}`}>
       <span className="num" aria-hidden="true">{row.before ?? ""}</span>
       <span className="num" aria-hidden="true">{row.after ?? ""}</span>
-      <span className="sign" aria-hidden="true">{SIGN[row.kind]}</span>
-      {row.kind !== "same" && <span className="sr">{row.kind}: </span>}
+      <span className="sign" aria-hidden="true">{SIGN[kind]}</span>
+      {kind !== "same" && <span className="sr">{kind}: </span>}
       <code><SafeText text={row.text.replace(/\r?\n$/, "")} most={LINE_MOST} /></code>
     </div>
   );

@@ -21,7 +21,7 @@ interface Props {
   name: string | null;
   first?: Pane;
   hunk?: (index: number) => ReactNode;
-  quiet?: (index: number) => boolean;
+  side?: (index: number) => "before" | "after";
   /** Beside a step's change, such as a button that takes it. */
   step?: (change: StepChange) => ReactNode;
 }
@@ -34,7 +34,7 @@ export function useCompared(before: string, after: string): Compared {
 }
 
 /** Two versions of a composition: what changed in its steps and its interface, as a graph, and line by line. */
-export function VersionDiff({ before, after, name, first = "text", hunk, quiet, step }: Props) {
+export function VersionDiff({ before, after, name, first = "text", hunk, side, step }: Props) {
   const compared = useCompared(before.text, after.text);
   const [pane, setPane] = useState<Pane>(first);
   const comparison = useQuery({ ...compareQuery(before.text, after.text, name), enabled: compared.hunks.length > 0 });
@@ -50,7 +50,7 @@ export function VersionDiff({ before, after, name, first = "text", hunk, quiet, 
       {comparison.data && <Changes comparison={comparison.data} step={step} />}
       <div className="diffpane">
         {pane === "text" ? (
-          <TextDiff compared={compared} label="Text of both versions" hunk={hunk} quiet={quiet} />
+          <TextDiff compared={compared} label="Text of both versions" hunk={hunk} side={side} />
         ) : (
           <Suspense fallback={<Skeleton rows={4} label="Loading the graph" />}>
             <GraphDiff key={`${before.text.length} ${after.text.length}`} before={before} after={after} name={name} changes={comparison.data?.steps ?? NONE} />

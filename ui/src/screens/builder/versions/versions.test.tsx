@@ -132,6 +132,14 @@ describe("a conflict with the disk", () => {
     expect(onWrite).toHaveBeenCalledWith(both.replace("disk 3\n", "line 3\n"), "h2");
   });
 
+  it("shows which lines are kept", () => {
+    open();
+    const line = (text: string) => screen.getByText(text).closest(".dline")?.className;
+    expect([line("disk 3"), line("line 3"), line("mine 12")]).toEqual(["dline kept", "dline dropped", "dline kept"]);
+    fireEvent.click(within(screen.getByRole("radiogroup", { name: "Side of change 1" })).getByRole("radio", { name: "Mine" }));
+    expect([line("disk 3"), line("line 3")]).toEqual(["dline dropped", "dline kept"]);
+  });
+
   it("keeps mine, takes theirs, or writes nothing", () => {
     const { onWrite, onTake, onClose } = open();
     press("Not now");
