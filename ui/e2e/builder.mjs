@@ -52,9 +52,6 @@ export function git(segue) {
 
 export const onDisk = (segue, file = FILE) => readFileSync(join(segue.dir, file), "utf8");
 
-/** The whole text of the editor, which is in a shadow root. CodeMirror draws only lines in view, so it is read by copying. */
-export const textOf = (page) => page.evaluate(() => globalThis.segueBuilderText?.() ?? null);
-
 export const node = (page, id) => page.locator(".react-flow__node", { has: page.locator("b", { hasText: new RegExp(`^${id}$`) }) }).first();
 
 export async function openBuilder(page, segue, file = FILE) {

@@ -435,8 +435,8 @@ impl Engine {
         (plan, findings)
     }
 
-    /// Runs a function that evaluates expressions, within the evaluation timeout.
-    fn bounded<T>(&self, work: impl FnOnce() -> T) -> T {
+    /// Runs a function that compiles or evaluates, within the evaluation timeout.
+    pub fn bounded<T>(&self, work: impl FnOnce() -> T) -> T {
         let Inner { router: commands, limits, .. } = &*self.inner;
         commands.evaluations.bounded(limits.evaluation_timeout_ms, work)
     }

@@ -30,7 +30,7 @@ const CLEANUP_EVERY: Duration = Duration::from_hours(1);
 /// Every route of every surface.
 pub fn routes() -> Vec<&'static Route> {
     let rest = rest::routes::ROUTES.iter().chain(rest::page_routes::ROUTES);
-    let rest = rest.chain(rest::file_routes::ROUTES);
+    let rest = rest.chain(rest::file_routes::ROUTES).chain(rest::language_routes::ROUTES);
     rest.chain(graphql::ROUTES).chain(mcp::ROUTES).chain(page::ROUTES).collect()
 }
 

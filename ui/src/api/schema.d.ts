@@ -948,6 +948,134 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/language/analyze": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Analyse a text: findings, steps, outline, plan
+         * @description Also of a text that does not parse: what can be read still counts. Positions are UTF-16 offsets, here and in every route of the language service. Tools are those that the caller may compose of.
+         */
+        post: operations["analyzeText"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/complete": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Complete a text at a position
+         * @description With `run`, members of values are those that the steps of this run returned.
+         */
+        post: operations["completeText"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/hover": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Explain the part of a text at a position: type, description, last value */
+        post: operations["hoverText"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/references": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Find where the name at a position is declared and used */
+        post: operations["findReferences"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Rename what the name at a position means, everywhere in the text */
+        post: operations["renameSymbol"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/actions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** List the fixes of the findings in a part of a text */
+        post: operations["findActions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/edit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change a composition: the smallest edits of its text
+         * @description Everything that the change does not mean keeps its bytes. Nothing is saved.
+         */
+        post: operations["editText"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/graphql": {
         parameters: {
             query?: never;
@@ -972,6 +1100,46 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description What can be fixed. */
+        ActionList: {
+            /** @description Each change. */
+            actions: components["schemas"]["ActionView"][];
+        };
+        /** @description A change that fixes a finding. */
+        ActionView: {
+            /** @description What it does. */
+            title: string;
+            /** @description The code of the finding. */
+            code: components["schemas"]["Code"];
+            /** @description Whether it is the obvious fix. */
+            preferred: boolean;
+            /** @description The change. */
+            edits: components["schemas"]["TextEditView"][];
+        };
+        /** @description Asks what can be fixed in a part of the text. */
+        ActionsRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /**
+             * Format: uint32
+             * @description The beginning of the part.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description Its end.
+             */
+            end: number;
+        };
+        /** @description Analyses a text. */
+        AnalyzeRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name in findings, usually its path. */
+            name?: string | null;
+        };
         /** @description Answers the question that a run waits for. */
         ApproveRequest: {
             /** @description Yes or no. */
@@ -1104,6 +1272,53 @@ export interface components {
             /** @description The tool that it called. */
             tool: string | null;
         };
+        /** @description Asks what can be written at a position. */
+        CompleteRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /**
+             * Format: uint32
+             * @description The position.
+             */
+            at: number;
+            /** @description The id of a run whose values show which members there are. */
+            run?: string | null;
+        };
+        /** @description What can be written at a position. */
+        CompletionList: {
+            /** @description The best first. */
+            items: components["schemas"]["CompletionView"][];
+        };
+        /** @description A proposal. */
+        CompletionView: {
+            /** @description The name that is shown. */
+            label: string;
+            /**
+             * @description Its kind: `field`, `step_kind`, `tool`, `composition`, `parameter`, `value`, `step`, `name`, `member`,
+             *     `expression`, `filter`, `test`, `function` or `keyword`.
+             */
+            kind: string;
+            /** @description Its type, in one line. */
+            detail?: string | null;
+            /** @description Its description. */
+            documentation?: string | null;
+            /** @description Whether it must be given and is not there yet. */
+            required: boolean;
+            /**
+             * Format: uint32
+             * @description The beginning of the part that it replaces.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end of the part that it replaces.
+             */
+            end: number;
+            /** @description The text that replaces it. */
+            text: string;
+        };
         /** @description A served composition, with its text. */
         CompositionDetails: {
             /** @description What a list shows of it. */
@@ -1224,6 +1439,42 @@ export interface components {
             /** @description The hash of its plan. */
             plan_hash: string;
         };
+        /** @description The step that is put around others. */
+        Container: {
+            loop: {
+                /** @description The array. */
+                over: unknown;
+                /** @description The name of the item; absent means `item`. */
+                as?: string | null;
+                /**
+                 * Format: uint32
+                 * @description Items at once.
+                 */
+                max_concurrency?: number | null;
+            };
+        } | {
+            parallel: {
+                /** @description `all`, `any` or `first_success`. */
+                wait_for?: string | null;
+            };
+        } | {
+            choose: {
+                /** @description The condition of the case. */
+                when: unknown;
+            };
+        } | {
+            repeat: {
+                /** @description The condition. */
+                until: unknown;
+                /**
+                 * Format: uint32
+                 * @description Rounds at most.
+                 */
+                max_iterations: number;
+                /** @description The time between rounds. */
+                delay?: string | null;
+            };
+        };
         /** @description A tool that a yes covers. */
         CoveredView: {
             /** @description The tool. */
@@ -1295,6 +1546,117 @@ export interface components {
         };
         /** @description A composition: an object, or YAML or JSON text. */
         Document: Record<string, never> | string;
+        /** @description One change of a composition. A step is named by its id. */
+        Edit: {
+            /** @constant */
+            kind: "add_step";
+            /** @description The step, as it stands in a composition. */
+            step: unknown;
+            /** @description Its place. */
+            place: components["schemas"]["Place"];
+        } | {
+            /** @constant */
+            kind: "remove_step";
+            /** @description The step. */
+            step: string;
+        } | {
+            /** @constant */
+            kind: "rename_step";
+            /** @description The step. */
+            step: string;
+            /** @description Its new id. */
+            to: string;
+        } | {
+            /** @constant */
+            kind: "move_step";
+            /** @description The step. */
+            step: string;
+            /** @description Its new place. */
+            place: components["schemas"]["Place"];
+        } | {
+            /** @constant */
+            kind: "duplicate_step";
+            /** @description The step. */
+            step: string;
+            /** @description The id of the copy; absent means the id of the step with a number. */
+            id?: string | null;
+        } | {
+            /** @constant */
+            kind: "set_field";
+            /** @description The step; absent means the composition. */
+            step?: string | null;
+            /** @description A JSON Pointer, such as `/parameters/url`; `-` as the last segment appends to a list. */
+            field: string;
+            /** @description Its value. */
+            value: unknown;
+        } | {
+            /** @constant */
+            kind: "clear_field";
+            /** @description The step; absent means the composition. */
+            step?: string | null;
+            /** @description A JSON Pointer, such as `/parameters/url`. */
+            field: string;
+        } | {
+            /** @constant */
+            kind: "connect";
+            /** @description The step that runs first. */
+            from: string;
+            /** @description The step that uses it. */
+            to: string;
+            /** @description The value that is used and where; absent means `depends_on`. */
+            reference?: components["schemas"]["Reference"] | null;
+        } | {
+            /** @constant */
+            kind: "disconnect";
+            /** @description The step that runs first. */
+            from: string;
+            /** @description The step that uses it. */
+            to: string;
+        } | {
+            /** @constant */
+            kind: "wrap";
+            /** @description The steps. */
+            steps: string[];
+            /** @description The id of the new step. */
+            id: string;
+            /** @description What the new step is. */
+            container: components["schemas"]["Container"];
+        } | {
+            /** @constant */
+            kind: "extract";
+            /** @description The steps. */
+            steps: string[];
+            /** @description The name of the new composition. */
+            name: string;
+            /** @description The id of the step that calls it; absent means the name. */
+            id?: string | null;
+        } | {
+            /** @constant */
+            kind: "change_kind";
+            /** @description The step. */
+            step: string;
+            /**
+             * @description The word of the new kind with its value, and other fields to set, such as
+             *     `{ "tool": "read", "parameters": {} }` or `{ "repeat": { "until": "…" } }`.
+             */
+            to: unknown;
+        };
+        /** @description Replacements in the text that was sent: sorted, and without overlap. */
+        EditList: {
+            /** @description The replacements. */
+            edits: components["schemas"]["TextEditView"][];
+            /** @description The composition that `extract` makes, for a file of its own. */
+            extracted?: components["schemas"]["NewText"] | null;
+        };
+        /** @description Asks how a text changes with a change of its composition. */
+        EditRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /** @description The change. */
+            edit: components["schemas"]["Edit"];
+        };
         /** @description The effect of a step in a dry run. */
         EffectView: {
             /** @description The effect, at worst. */
@@ -1481,8 +1843,73 @@ export interface components {
                 [key: string]: unknown;
             }[];
         };
+        /** @description Asks what is at a position. */
+        HoverRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /**
+             * Format: uint32
+             * @description The position.
+             */
+            at: number;
+            /** @description The id of a run whose values are shown. */
+            run?: string | null;
+        };
+        /** @description What is known about the part of a text at a position. */
+        HoverView: {
+            /**
+             * Format: uint32
+             * @description The beginning of the part.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end of the part.
+             */
+            end: number;
+            /** @description The type of its value, in one line. */
+            type?: string | null;
+            /** @description Description, last value, times and the like, as Markdown. */
+            contents: string;
+            /** @description A JSON Schema of its value. */
+            schema?: unknown;
+        };
         /** @description The effect of a call. */
         Impact: "none" | "reads" | "writes" | "destroys" | "unknown";
+        /** @description A part that leads somewhere. */
+        LinkRange: {
+            /**
+             * Format: uint32
+             * @description The beginning.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end.
+             */
+            end: number;
+            /** @description Where it leads. */
+            target: components["schemas"]["LinkView"];
+        };
+        /** @description Where a link leads. */
+        LinkView: {
+            /** @constant */
+            kind: "file";
+            /** @description Its path, as `GET /api/v1/files/{path}` takes it. */
+            path: string;
+        } | {
+            /** @constant */
+            kind: "error";
+            /** @description The code. */
+            code: components["schemas"]["Code"];
+        } | {
+            /** @constant */
+            kind: "url";
+            /** @description The address. */
+            url: string;
+        };
         /** @description An expectation that was not met. */
         MissReport: {
             /**
@@ -1503,6 +1930,74 @@ export interface components {
             expected?: unknown;
             /** @description The actual value. */
             actual?: unknown;
+        };
+        /** @description The text of a new composition. */
+        NewText: {
+            /** @description The name of the composition. */
+            name: string;
+            /** @description Its text. */
+            text: string;
+        };
+        /** @description A part of a composition, with its own parts. */
+        OutlineEntry: {
+            /** @description Its name. */
+            name: string;
+            /** @description Its kind: `input`, `step`, `body` or `output`. */
+            kind: string;
+            /** @description More about it in one line: the tool of a step, the type of an input. */
+            detail?: string | null;
+            /**
+             * Format: uint32
+             * @description The beginning of the part.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end of the part.
+             */
+            end: number;
+            /**
+             * Format: uint32
+             * @description The beginning of its name.
+             */
+            name_start: number;
+            /**
+             * Format: uint32
+             * @description The end of its name.
+             */
+            name_end: number;
+            /** @description Its parts. */
+            children: components["schemas"]["OutlineEntry"][];
+        };
+        /** @description The place of a step. */
+        Place: {
+            /** @constant */
+            at: "before";
+            /** @description The other step. */
+            step: string;
+        } | {
+            /** @constant */
+            at: "after";
+            /** @description The other step. */
+            step: string;
+        } | {
+            /** @constant */
+            at: "first_in";
+            /** @description The step that contains the list; absent means the composition. */
+            step?: string | null;
+            /**
+             * @description Which list: the id or number of a branch of `parallel`, the number of a case of `choose`
+             *     from 0, or `otherwise`. Absent means the only list of a loop, the list of branches, or
+             *     the first case.
+             */
+            body?: string | null;
+        } | {
+            /** @constant */
+            at: "last_in";
+            /** @description The step that contains the list; absent means the composition. */
+            step?: string | null;
+            /** @description Which list, as for `first_in`. */
+            body?: string | null;
         };
         /** @description A nested body of a step. */
         PlanBodyView: {
@@ -1776,9 +2271,53 @@ export interface components {
              */
             runs: number;
         };
+        /** @description A value that one step reads from another. */
+        Reference: {
+            /**
+             * @description The path in the value of the step, such as `items[0].title` or `output.items`; empty means
+             *     the whole value.
+             * @default
+             */
+            path: string;
+            /** @description A JSON Pointer to the field that reads it, such as `/parameters/title`. */
+            field: string;
+        };
+        /** @description Where a name stands. */
+        ReferenceList: {
+            /** @description Where it is declared. */
+            definition?: components["schemas"]["TextRange"] | null;
+            /** @description Every place that means the same, with the declaration, in the order of the text. */
+            references: components["schemas"]["TextRange"][];
+        };
+        /** @description Asks where the name at a position stands. */
+        ReferencesRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /**
+             * Format: uint32
+             * @description The position.
+             */
+            at: number;
+        };
         /** @description Renames a file. */
         RenameFileRequest: {
             /** @description Its new path, relative to the folder of the configuration. */
+            to: string;
+        };
+        /** @description Renames what the name at a position means. */
+        RenameRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /**
+             * Format: uint32
+             * @description The position.
+             */
+            at: number;
+            /** @description The new name. */
             to: string;
         };
         /** @description Runs a run again. */
@@ -2304,6 +2843,41 @@ export interface components {
              */
             end_column: number;
         };
+        /** @description The place of a step. */
+        StepRange: {
+            /** @description The step's id, which is unique in its composition. */
+            step: string;
+            /**
+             * Format: uint
+             * @description The first line.
+             */
+            line: number;
+            /**
+             * Format: uint
+             * @description The first column.
+             */
+            column: number;
+            /**
+             * Format: uint
+             * @description The last line.
+             */
+            end_line: number;
+            /**
+             * Format: uint
+             * @description One past the last column.
+             */
+            end_column: number;
+            /**
+             * Format: uint32
+             * @description The beginning.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end.
+             */
+            end: number;
+        };
         /** @description The rollback of a step: planned, and as far as it happened. */
         StepRollbackView: {
             /** @description The plan. */
@@ -2519,8 +3093,122 @@ export interface components {
             /** @description The files. */
             files: components["schemas"]["TestFileReport"][];
         };
+        /** @description What is known about a text. */
+        TextAnalysis: {
+            /** @description The SHA-256 of the text. */
+            hash: string;
+            /** @description Whether it has no error. */
+            valid: boolean;
+            /** @description Every finding, in the order of the text. */
+            findings: components["schemas"]["TextFinding"][];
+            /** @description The steps as a plan shows them, also of a text with errors; empty if it has no readable steps. */
+            steps: components["schemas"]["PlanStepView"][];
+            /** @description The place of each step. */
+            spans: components["schemas"]["StepRange"][];
+            /** @description The parts of the composition. */
+            outline: components["schemas"]["OutlineEntry"][];
+            /** @description The tokens inside expressions, in the order of the text. */
+            tokens: components["schemas"]["TokenRange"][];
+            /** @description The parts that lead somewhere. */
+            links: components["schemas"]["LinkRange"][];
+            /** @description The plan; absent if there is an error. */
+            plan?: components["schemas"]["PlanView"] | null;
+            /** @description The JSON Schema of the input; absent if there is an error, or no input. */
+            inputs?: unknown;
+        };
+        /** @description A replacement in the text that was sent. */
+        TextEditView: {
+            /**
+             * Format: uint32
+             * @description The beginning of the part that is replaced.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description Its end.
+             */
+            end: number;
+            /** @description The text that replaces it. */
+            text: string;
+        };
+        /** @description A finding with its offsets. */
+        TextFinding: {
+            /** @description The kind of finding. */
+            code: components["schemas"]["Code"];
+            /** @description Its severity. */
+            severity: components["schemas"]["Severity"];
+            /** @description The message. */
+            message: string;
+            /** @description The source's name. */
+            file: string;
+            /**
+             * Format: uint
+             * @description First line, from 1.
+             */
+            line: number;
+            /**
+             * Format: uint
+             * @description First column, from 1, in characters.
+             */
+            column: number;
+            /**
+             * Format: uint
+             * @description Last line.
+             */
+            end_line: number;
+            /**
+             * Format: uint
+             * @description One past the last column.
+             */
+            end_column: number;
+            /** @description What to do. */
+            help: string | null;
+            /** @description The page that explains the code. */
+            url: string;
+            /**
+             * Format: uint32
+             * @description The beginning of its span.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end of its span.
+             */
+            end: number;
+        };
+        /** @description A part of the text. */
+        TextRange: {
+            /**
+             * Format: uint32
+             * @description The beginning.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end.
+             */
+            end: number;
+        };
         /** @description A duration. */
         Timeout: string | number;
+        /** @description A token inside an expression. */
+        TokenRange: {
+            /**
+             * Format: uint32
+             * @description The beginning.
+             */
+            start: number;
+            /**
+             * Format: uint32
+             * @description The end.
+             */
+            end: number;
+            /**
+             * @description Its kind: `brace`, `name`, `member`, `filter`, `test`, `function`, `keyword`, `text`, `number` or
+             *     `operator`.
+             */
+            kind: string;
+        };
         /** @description A tool: its definition, its effect and its statistics. */
         Tool: {
             /** @description `namespace:name` */
@@ -8983,6 +9671,759 @@ export interface operations {
             };
             /** @description a file holds another text than the request expects */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    analyzeText: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AnalyzeRequest"];
+            };
+        };
+        responses: {
+            /** @description the analysis */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TextAnalysis"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    completeText: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompleteRequest"];
+            };
+        };
+        responses: {
+            /** @description the proposals */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CompletionList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description something that the request names does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hoverText: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["HoverRequest"];
+            };
+        };
+        responses: {
+            /** @description what is known; null if nothing is */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HoverView"] | null;
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description something that the request names does not exist */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    findReferences: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReferencesRequest"];
+            };
+        };
+        responses: {
+            /** @description the places */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReferenceList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renameSymbol: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RenameRequest"];
+            };
+        };
+        responses: {
+            /** @description the edits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    findActions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ActionsRequest"];
+            };
+        };
+        responses: {
+            /** @description the fixes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ActionList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    editText: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EditRequest"];
+            };
+        };
+        responses: {
+            /** @description the edits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -199,7 +199,9 @@ function visible(out: Layout, path: string | null): string | null {
   return null;
 }
 
-/** Pans to a selected node that is out of view; a visible one does not move the picture. */
+const MARGIN = 24;
+
+/** Pans to a selected node that is out of view, no further than it must; a visible one does not move the picture. */
 function bringIntoView(flow: ReturnType<typeof useReactFlow>, out: Layout, path: string | null, covered: number): void {
   const node = out.nodes.find((one) => one.path === path);
   const box = document.querySelector(".plan-graph")?.getBoundingClientRect();
@@ -210,7 +212,10 @@ function bringIntoView(flow: ReturnType<typeof useReactFlow>, out: Layout, path:
   const right = left + Math.min(node.w, 300) * zoom;
   const bottom = top + Math.min(node.h, 120) * zoom;
   if (left >= 0 && top >= 0 && right <= box.width && bottom <= box.height - covered) return;
-  void flow.setCenter(node.x + node.w / 2, node.y + Math.min(node.h, 200) / 2, { zoom: Math.max(zoom, 0.4), duration: slow() });
+  if (zoom < 0.4) return void flow.setCenter(node.x + node.w / 2, node.y + Math.min(node.h, 200) / 2, { zoom: 0.4, duration: slow() });
+  const dx = left < 0 ? MARGIN - left : right > box.width ? Math.max(MARGIN - left, box.width - MARGIN - right) : 0;
+  const dy = top < 0 ? MARGIN - top : bottom > box.height - covered ? Math.max(MARGIN - top, box.height - covered - MARGIN - bottom) : 0;
+  void flow.setViewport({ x: x + dx, y: y + dy, zoom }, { duration: slow() });
 }
 
 /** 240 ms, or 0 when motion is reduced. */

@@ -8,10 +8,13 @@
 
 mod json;
 mod read_budget;
+pub(crate) mod tolerant;
 pub(crate) mod write;
 mod yaml;
 
 use std::sync::Arc;
+
+pub(crate) use yaml::plain_kind;
 
 use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;

@@ -246,20 +246,24 @@ fn flow(node: &Node) -> String {
 
 /// A string, quoted only if YAML would read it as something else.
 fn word(text: &str) -> String {
+    if is_plain(text) { text.to_owned() } else { serde_json::to_string(text).unwrap_or_default() }
+}
+
+/// Whether a string needs no quotes in YAML, wherever it stands.
+pub(crate) fn is_plain(text: &str) -> bool {
     const MEANING: &[&str] =
         &["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf"];
     let begins = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let is_plain =
         |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/' | ' ' | '$');
-    let is_safe = begins
+    begins
         && text.chars().all(is_plain)
         && !text.ends_with(' ')
-        && !MEANING.contains(&text.to_lowercase().as_str());
-    if is_safe { text.to_owned() } else { serde_json::to_string(text).unwrap_or_default() }
+        && !MEANING.contains(&text.to_lowercase().as_str())
 }
 
 /// Whether a string of several lines can be a literal block.
-fn is_literal(text: &str) -> bool {
+pub(crate) fn is_literal(text: &str) -> bool {
     let inside = text.strip_suffix('\n').unwrap_or(text);
     let is_printable = |c: char| c == '\n' || c == '\t' || !c.is_control();
     inside.contains('\n')
@@ -267,4 +271,10 @@ fn is_literal(text: &str) -> bool {
         && !inside.starts_with([' ', '\n', '\t'])
         && !inside.contains(['\u{85}', '\u{2028}', '\u{2029}', '\u{feff}'])
         && inside.chars().all(is_printable)
+}
+
+/// Whether a part of a text holds a comment, outside of the scalars of a tree.
+pub(crate) fn has_comment(tree: &Node, text: &str, from: usize, to: usize) -> bool {
+    let within = |comment: &Comment<'_>| (from..to).contains(&(comment.at as usize));
+    comments(tree, text).iter().any(within)
 }

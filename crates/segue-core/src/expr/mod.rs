@@ -13,6 +13,7 @@ mod filters;
 mod infer;
 mod jq;
 mod parse;
+pub(crate) mod words;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -152,6 +153,16 @@ impl Expr {
             }
             _ => &self.text,
         }
+    }
+
+    /// The whole string that contains the expression; the spans of its tree refer to it.
+    pub(crate) fn whole_text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// The span of that string in the source.
+    pub(crate) fn site(&self) -> Span {
+        self.site
     }
 
     /// The location of the expression.

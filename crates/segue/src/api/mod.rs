@@ -8,7 +8,7 @@
 //!   templates.rs, tools.rs
 //! compositions.rs,                      compositions with their text; their tests
 //!   composition_tests.rs
-//! files/                                the files of compositions, for an editor
+//! files/, language/                     the files of compositions; the language service, for editors
 //! session.rs                            the session of a browser
 //! calls.rs, inbox.rs, installation.rs   one call of a tool; questions that wait; sources, checks, settings
 //! questions.rs                          what a person is asked, and what an answer means
@@ -30,6 +30,7 @@ pub mod error;
 pub mod files;
 pub mod inbox;
 pub mod installation;
+pub mod language;
 pub mod plans;
 pub mod questions;
 pub mod requests;

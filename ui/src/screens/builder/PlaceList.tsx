@@ -44,11 +44,8 @@ export function PlaceList({ placing }: { placing: Placing }) {
   const shown = all.slice(Math.max(0, at - 3), Math.max(0, at - 3) + 7);
   return (
     <div className="b-places box">
-      <div className="row">
-        <b className="ell">{placing.moves ? "Move" : "Add"} <SafeText text={placing.what} most={60} /></b>
-        <span className="grow" />
-        <span className="muted nowrap"><kbd>↑</kbd> <kbd>↓</kbd> place, <kbd>←</kbd> <kbd>→</kbd> out and in</span>
-      </div>
+      <b className="ell">{placing.moves ? "Move" : "Add"} <SafeText text={placing.what} most={60} /></b>
+      <span className="muted"><kbd>↑</kbd> <kbd>↓</kbd> choose the place, <kbd>←</kbd> <kbd>→</kbd> go out and in</span>
       <div ref={box} role="listbox" tabIndex={0} aria-label={`Place of ${plainText(placing.what)}`} aria-activedescendant={place ? `b-place-${all.indexOf(place)}` : undefined} onKeyDown={onKeyDown}>
         {shown.map((one) => {
           const i = all.indexOf(one);

@@ -52,6 +52,7 @@ export function ToolList() {
   const choose = (item: Item | undefined) => {
     if (item?.kind === "tool") add({ tool: item.tool.id });
     if (item?.kind === "kind") add(item.of);
+    setWords("");
   };
   const onKeyDown = (event: KeyboardEvent) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -101,6 +102,8 @@ export function ToolList() {
           ))}
         </div>
       </div>
+      {tools.isError && <p className="pad bad">Tools cannot be read: {tools.error.message}</p>}
+      {items.length === 0 && tools.isSuccess && <p className="pad muted">No tool or kind fits “<SafeText text={words} most={60} />”.</p>}
       <VirtualList
         ref={list}
         id="b-tool-rows"
@@ -114,8 +117,6 @@ export function ToolList() {
         aria-activedescendant={current >= 0 ? `b-tool-${current}` : undefined}
         row={(i) => <ToolRow item={items[i]} index={i} current={i === current} onChoose={choose} onToggle={toggle} />}
       />
-      {tools.isError && <p className="pad bad">Tools cannot be read: {tools.error.message}</p>}
-      {items.length === 0 && tools.isSuccess && <p className="pad muted">No tool or kind fits “<SafeText text={words} most={60} />”.</p>}
     </section>
   );
 }

@@ -1,5 +1,7 @@
 // One composition while it is edited: its text, what the server says of it, the selection, and how it is changed.
 import { redoDepth, undoDepth } from "@codemirror/commands";
+import { EditorSelection } from "@codemirror/state";
+import { EditorView } from "@codemirror/view";
 import { createContext, useContext, useSyncExternalStore } from "react";
 import type { PlanStepView } from "@/api/types";
 import { announce } from "@/app/announce";
@@ -31,6 +33,8 @@ interface Shown {
 }
 
 const TRIES = 3;
+/** Characters of a step that are brought into view. */
+const SHOWN_MOST = 400;
 
 export class Builder {
   readonly document: BuilderDocument;
@@ -43,6 +47,8 @@ export class Builder {
   private watchers = new Set<() => void>();
   private queue: Promise<unknown> = Promise.resolve();
   private ends: (() => void)[] = [];
+  /** Whether the selection is the step at the cursor, and not one that was chosen in the graph. */
+  private following = false;
 
   constructor(
     readonly language: Language,
@@ -63,7 +69,11 @@ export class Builder {
     this.analyzer = new Analyzer(this.document, language, file.path);
     this.ends.push(
       this.document.onChange(({ event }) => this.follow(event)),
-      this.analyzer.subscribe(() => this.keepSaved()),
+      this.analyzer.subscribe(() => {
+        this.keepSaved();
+        // Only now is it known which steps there are around the cursor.
+        if (this.following && this.analyzer.snapshot().current) this.selectAtCursor();
+      }),
     );
     if (selected !== null) this.selectSoon(selected);
   }
@@ -89,7 +99,11 @@ export class Builder {
 
   /** The cursor moved: the step under it is selected. Changes of the graph choose the selection themselves. */
   private follow(event: string): void {
-    if (event === "edit" || event === "graph") return;
+    this.following = event !== "edit" && event !== "graph";
+    if (this.following) this.selectAtCursor();
+  }
+
+  private selectAtCursor(): void {
     const spans = this.analyzer.snapshot().analysis?.spans ?? [];
     const selected = stepAt(spans, this.document.state.selection.main.head);
     if (selected !== this.shown.selected) this.set({ selected });
@@ -110,7 +124,9 @@ export class Builder {
     if (!span) return;
     const { head } = this.document.state.selection.main;
     const inside = head >= span.start && head <= span.end && stepAt(this.analyzer.snapshot().analysis?.spans ?? [], head) === step;
-    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), scrollIntoView: true, userEvent: "graph" });
+    // A short step is shown whole, of a long one its beginning.
+    const shown = EditorSelection.range(Math.min(span.end, span.start + SHOWN_MOST), span.start);
+    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), effects: EditorView.scrollIntoView(shown, { y: "nearest", yMargin: 12 }), userEvent: "graph" });
   }
 
   showRun(run: string | null): void {

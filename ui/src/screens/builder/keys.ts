@@ -3,7 +3,7 @@ import { useEffect } from "react";
 import { announce } from "@/app/announce";
 import { useCommands } from "@/app/commands";
 import { useShortcuts, type Shortcuts } from "@/app/shortcuts";
-import { useBuilder, useShown } from "./builder";
+import { useBuilder, useChecked, useShown } from "./builder";
 import { goToFinding, quickFix } from "./fixes";
 import { useRunOff } from "./RunDialog";
 import type { Save } from "./save";
@@ -27,6 +27,8 @@ export function useKeys({ save, onView, onMenu }: Options): void {
   const ui = useUi();
   const step = useShown((shown) => shown.selected);
   const runOff = useRunOff();
+  // What can be done with a step depends on the steps that are there.
+  useChecked((checked) => checked.analysis?.steps);
   const actions = stepActions(builder, ui, step, runOff);
   const openMenu = () => {
     const node = document.querySelector(".plan-graph .sel")?.getBoundingClientRect();

@@ -101,8 +101,12 @@ class FindingWidget extends WidgetType {
   }
   override toDOM(): HTMLElement {
     const { finding, actions, onFix } = this.open;
+    // The editor measures the outer box, so the space around the inner one is padding.
+    const space = document.createElement("div");
+    space.className = "cm-finding-space";
     const box = document.createElement("div");
     box.className = `cm-finding ${finding.severity === "error" ? "failed" : "warning"}`;
+    space.append(box);
     const message = document.createElement("div");
     message.textContent = plainText(finding.message);
     const row = document.createElement("div");
@@ -118,7 +122,7 @@ class FindingWidget extends WidgetType {
     if (finding.help && actions.length === 0) row.append(Object.assign(document.createElement("span"), { textContent: plainText(finding.help) }));
     row.append(Object.assign(document.createElement("code"), { textContent: finding.code }));
     box.append(message, row);
-    return box;
+    return space;
   }
   override ignoreEvent(): boolean {
     return true;

@@ -22,8 +22,8 @@ pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema};
 pub use resources::{ListedComposition, MissingDefinition, TextCompositions};
-pub(super) use resources::{list, select};
-pub(super) use step::RESERVED;
+pub(super) use resources::{SelectedDocument, list, select};
+pub(crate) use step::RESERVED;
 
 use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic};
@@ -31,7 +31,6 @@ use crate::document::{Node, NodeKind};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 use reader::DialectReader;
-use resources::SelectedDocument;
 
 /// The result of reading a document.
 pub(super) struct ReadDocument {
@@ -77,7 +76,7 @@ pub(super) fn read(source: &Source, selected: &SelectedDocument, limits: &Limits
 }
 
 /// A template file wraps a composition of any dialect.
-pub(super) fn unwrap_template(root: &Node) -> &Node {
+pub(crate) fn unwrap_template(root: &Node) -> &Node {
     match (root.get("composition"), root.get("steps")) {
         (Some(inner @ Node { kind: NodeKind::Object(_), .. }), None) => inner,
         _ => root,
@@ -85,7 +84,7 @@ pub(super) fn unwrap_template(root: &Node) -> &Node {
 }
 
 /// Detects the dialect: by the `dialect` field, else by fields that only one dialect has.
-fn detect(root: &Node) -> Dialect {
+pub(crate) fn detect(root: &Node) -> Dialect {
     if let Some(word) = root.get("dialect").and_then(Node::as_str) {
         return Dialect::parse(word).unwrap_or_default();
     }

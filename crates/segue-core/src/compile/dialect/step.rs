@@ -138,7 +138,7 @@ pub(super) fn read_key(
 }
 
 /// Reserved first segments of paths.
-pub(in crate::compile) const RESERVED: &[&str] =
+pub(crate) const RESERVED: &[&str] =
     &["input", "context", "state", "steps", "run", "output", "args", "error", "loop"];
 
 fn read_kind(reader: &mut DialectReader<'_>, node: &Node, id: &Arc<str>) -> Option<StepKind> {

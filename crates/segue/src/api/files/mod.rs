@@ -11,7 +11,7 @@
 pub mod patterns;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -49,6 +49,16 @@ impl EditableFiles {
     pub fn none() -> EditableFiles {
         let folder = DocumentFolder::new(PathBuf::new(), ProtectedFiles::default(), 0);
         EditableFiles { folder, patterns: FilePatterns::default(), is_writable: false }
+    }
+}
+
+impl EditableFiles {
+    /// The path of a file within reach, from the path that the server opens it by.
+    pub(super) fn path_of(&self, file: &Path) -> Option<Arc<str>> {
+        let absolute = std::path::absolute(file).ok()?;
+        let below = absolute.strip_prefix(&self.patterns.root).ok()?.to_str()?;
+        let path = DocumentPath::parse(below).ok()?;
+        self.patterns.kind(&path).map(|_| path.as_str().into())
     }
 }
 
@@ -196,7 +206,7 @@ pub fn read(service: &RunService, who: &Principal, path: &str) -> Result<FileTex
     let files = service.files();
     let (path, kind) = find(&files, path)?;
     let DocumentText { text, hash } =
-        files.folder.read(&path).map_err(|error| refused(error, &path))?;
+        files.folder.read(&path).map_err(|error| unreadable(error, &path))?;
     if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &text) {
         return Err(no_file(path.as_str()));
     }
@@ -253,12 +263,12 @@ pub fn rename(
     let files = writable(service, who)?;
     let (path, kind) = find(&files, path)?;
     let (to, new_kind) = target(&files, &request.to)?;
+    check_visible(service, who, &files, &path, kind)?;
+    check_visible(service, who, &files, &to, new_kind)?;
     if kind != new_kind {
         let message = format!("`{}` would not be what `{}` is", to.as_str(), path.as_str());
         return Err(Error::invalid(message).help("tests stay tests, and templates templates"));
     }
-    check_visible(service, who, &files, &path, kind)?;
-    check_visible(service, who, &files, &to, kind)?;
     let hash = existing(precondition)?;
     files.folder.rename(&path, &to, hash).map_err(|error| not_changed(error, &path))?;
     service.note_changed_files();
@@ -437,6 +447,15 @@ fn not_changed(error: DocumentError, path: &DocumentPath) -> Error {
                 .help("`text` is what is on disk; merge it, and send its `hash` with `If-Match`")
                 .current_text(CurrentText { text, hash })
         }
+    }
+}
+
+/// Why a file cannot be read. One that is out of reach does not exist for the caller.
+fn unreadable(error: ToolError, path: &DocumentPath) -> Error {
+    match &error {
+        ToolError::Refused { code: Code::PolicyViolation, .. } => no_file(path.as_str()),
+        ToolError::Refused { code: Code::Limit, .. } => Error::conflict(error.to_string()),
+        _ => refused(error, path),
     }
 }
 

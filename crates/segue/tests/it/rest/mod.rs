@@ -3,6 +3,7 @@
 mod door;
 mod execute;
 mod files;
+mod language;
 mod load;
 mod oidc;
 mod page_api;

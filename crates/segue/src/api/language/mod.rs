@@ -1,0 +1,299 @@
+//! The language service for editors: a text and a position → what is known there, and what can be changed.
+//!
+//! Everything is decided in [`segue_core::language`]; here are the catalog of the caller, the values of a
+//! run that it may read, and the positions of editors. Nothing is called and nothing is stored.
+
+mod positions;
+pub mod requests;
+pub mod views;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use segue_core::access::Principal;
+use segue_core::diagnostic::{Code, Diagnostic};
+use segue_core::language::edit::{Edited, edit};
+use segue_core::language::{
+    Analysis, CodeAction, EditError, LinkTarget, Observations, OutlineItem, OutlineKind, TextEdit,
+};
+use segue_core::plan;
+use segue_core::source::Source;
+use segue_core::tool::hex_digest;
+use segue_core::view::PlanView;
+use segue_core::view::source::{INLINE_NAME, Places, StepPlaceView};
+use segue_runtime::engine::Engine;
+
+use super::error::{Error, ErrorKind};
+use super::files::EditableFiles;
+use super::runs::RunService;
+use super::threads::calculate;
+use positions::Positions;
+use requests::{
+    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, RenameSymbol,
+};
+use views::{
+    ActionList, ActionView, CompletionList, CompletionView, EditList, HoverView, LinkRange,
+    LinkView, OutlineEntry, ReferenceList, StepRange, TextAnalysis, TextEditView, TextFinding,
+    TextRange, TokenRange, completion_kind, outline_kind, token_kind,
+};
+
+/// A text of a caller, with the tools that the caller may compose of.
+struct Text {
+    source: Source,
+    engine: Engine,
+}
+
+impl Text {
+    fn new(
+        service: &RunService,
+        who: &Principal,
+        text: &str,
+        name: Option<&Arc<str>>,
+    ) -> Result<Text, Error> {
+        let bytes_max = service.limits().document_bytes_max;
+        if text.len() > bytes_max {
+            let message = format!("the text is larger than the limit of {bytes_max} bytes");
+            return Err(Error::new(ErrorKind::TooLarge, Code::Limit, message));
+        }
+        let name = name.cloned().unwrap_or_else(|| INLINE_NAME.into());
+        let engine = service.catalog(&who.as_author()).engine;
+        Ok(Text { source: Source::new(name, text), engine })
+    }
+
+    /// Analyses it, and asks the analysis something, within the evaluation timeout.
+    fn analyzed<T>(
+        &self,
+        seen: Observations,
+        ask: impl FnOnce(&Analysis, &Positions<'_>) -> T,
+    ) -> T {
+        let work = || {
+            let (catalog, limits) = (self.engine.catalog(), self.engine.limits());
+            let analysis = Analysis::new(&self.source, catalog, limits).with_observations(seen);
+            ask(&analysis, &Positions::new(self.source.text()))
+        };
+        calculate(|| self.engine.bounded(work))
+    }
+}
+
+/// What a run of the caller showed; nothing without a run.
+async fn observations(
+    service: &Arc<RunService>,
+    who: &Principal,
+    run: Option<&Arc<str>>,
+) -> Result<Observations, Error> {
+    let Some(run) = run else { return Ok(Observations::default()) };
+    let read = service.read_run(who, run).await?;
+    Ok(calculate(|| Observations::of_run(&read.loaded.plan, read.view())))
+}
+
+/// Analyses a text.
+pub fn analyze(
+    service: &RunService,
+    who: &Principal,
+    request: &AnalyzeText,
+) -> Result<TextAnalysis, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let files = service.files();
+    let limits = text.engine.limits().clone();
+    Ok(text.analyzed(Observations::default(), |analysis, positions| {
+        let source = analysis.source();
+        let finding = |finding: &Diagnostic| {
+            let (start, end) = positions.of_span(finding.span);
+            TextFinding { finding: finding.view(source), start, end }
+        };
+        let mut findings = analysis.findings().to_vec();
+        text.engine.unavailable().explain(&mut findings, source);
+        let outline = analysis.outline();
+        let mut spans = Vec::new();
+        add_steps(&outline, &Places::new(source), positions, &mut spans);
+        let tokens = analysis.tokens().into_iter().map(|token| {
+            let (start, end) = positions.of_span(token.span);
+            TokenRange { start, end, kind: token_kind(token.kind) }
+        });
+        let links = analysis.links().into_iter().filter_map(|link| {
+            let (start, end) = positions.of_span(link.span);
+            Some(LinkRange { start, end, target: link_view(link.target, &files)? })
+        });
+        let composition = analysis.composition();
+        let plan = composition.and_then(|composition| plan::plan(composition, &limits).ok());
+        TextAnalysis {
+            hash: hex_digest(source.text().as_bytes()),
+            valid: plan.is_some(),
+            findings: findings.iter().map(finding).collect(),
+            steps: analysis.steps().to_vec(),
+            spans,
+            outline: outline.into_iter().map(|item| outline_entry(item, positions)).collect(),
+            tokens: tokens.collect(),
+            links: links.collect(),
+            inputs: plan
+                .as_ref()
+                .and_then(|plan| Some(plan.composition.input.as_ref()?.json().clone())),
+            plan: plan.as_ref().map(PlanView::from_plan),
+        }
+    }))
+}
+
+/// The place of each step of an outline, in the order of the text.
+fn add_steps(
+    outline: &[OutlineItem],
+    places: &Places<'_>,
+    positions: &Positions<'_>,
+    found: &mut Vec<StepRange>,
+) {
+    for item in outline {
+        if item.kind == OutlineKind::Step {
+            let (start, end) = positions.of_span(item.span);
+            let place =
+                StepPlaceView { step: item.name.as_str().into(), place: places.place(item.span) };
+            found.push(StepRange { place, start, end });
+        }
+        add_steps(&item.children, places, positions, found);
+    }
+}
+
+fn outline_entry(item: OutlineItem, positions: &Positions<'_>) -> OutlineEntry {
+    let (start, end) = positions.of_span(item.span);
+    let (name_start, name_end) = positions.of_span(item.name_span);
+    let children = item.children.into_iter().map(|child| outline_entry(child, positions)).collect();
+    let (name, kind, detail) = (item.name, outline_kind(item.kind), item.detail);
+    OutlineEntry { name, kind, detail, start, end, name_start, name_end, children }
+}
+
+/// Where a link leads for a client: a path of the server only as that of a file within reach.
+fn link_view(target: LinkTarget, files: &EditableFiles) -> Option<LinkView> {
+    match target {
+        LinkTarget::Composition { source } => {
+            let path = files.path_of(Path::new(&*source))?;
+            Some(LinkView::File { path })
+        }
+        LinkTarget::ErrorPage { code } => Some(LinkView::Error { code }),
+        LinkTarget::Url(url) => Some(LinkView::Url { url }),
+    }
+}
+
+/// What can be written at a position.
+pub async fn complete(
+    service: &Arc<RunService>,
+    who: &Principal,
+    request: &CompleteText,
+) -> Result<CompletionList, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let seen = observations(service, who, request.run.as_ref()).await?;
+    let items = text.analyzed(seen, |analysis, positions| {
+        let items = analysis.completions(positions.to_byte(request.at)).into_iter();
+        let views = items.map(|item| {
+            let TextEditView { start, end, text } = edit_view(item.edit, positions);
+            CompletionView {
+                label: item.label,
+                kind: completion_kind(item.kind),
+                detail: item.detail,
+                documentation: item.documentation,
+                required: item.required,
+                start,
+                end,
+                text,
+            }
+        });
+        views.collect()
+    });
+    Ok(CompletionList { items })
+}
+
+/// What is known about the part of a text at a position.
+pub async fn hover(
+    service: &Arc<RunService>,
+    who: &Principal,
+    request: &HoverText,
+) -> Result<Option<HoverView>, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let seen = observations(service, who, request.run.as_ref()).await?;
+    Ok(text.analyzed(seen, |analysis, positions| {
+        let hover = analysis.hover(positions.to_byte(request.at))?;
+        let (start, end) = positions.of_span(hover.span);
+        let (ty, contents, schema) = (hover.ty, hover.contents, hover.schema);
+        Some(HoverView { start, end, ty, contents, schema })
+    }))
+}
+
+/// Where the name at a position stands.
+pub fn references(
+    service: &RunService,
+    who: &Principal,
+    request: &FindReferences,
+) -> Result<ReferenceList, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    Ok(text.analyzed(Observations::default(), |analysis, positions| {
+        let at = positions.to_byte(request.at);
+        let range = |span| {
+            let (start, end) = positions.of_span(span);
+            TextRange { start, end }
+        };
+        ReferenceList {
+            definition: analysis.definition(at).map(range),
+            references: analysis.references(at).into_iter().map(range).collect(),
+        }
+    }))
+}
+
+/// The edits that rename what the name at a position means.
+pub fn rename(
+    service: &RunService,
+    who: &Principal,
+    request: &RenameSymbol,
+) -> Result<EditList, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let renamed = text.analyzed(Observations::default(), |analysis, positions| {
+        let edits = analysis.rename(positions.to_byte(request.at), &request.to)?;
+        Ok(edit_views(edits, positions))
+    });
+    Ok(EditList { edits: renamed.map_err(not_edited)?, extracted: None })
+}
+
+/// What can be fixed in a part of a text.
+pub fn actions(
+    service: &RunService,
+    who: &Principal,
+    request: &FindActions,
+) -> Result<ActionList, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let actions =
+        text.analyzed(Observations::default(), |analysis, positions| {
+            let actions =
+                analysis.actions(positions.to_span(request.start, request.end)).into_iter();
+            let views = actions.map(|CodeAction { title, code, preferred, edits, .. }| {
+                ActionView { title, code, preferred, edits: edit_views(edits, positions) }
+            });
+            views.collect()
+        });
+    Ok(ActionList { actions })
+}
+
+/// How a text changes with a change of its composition.
+pub fn edit_text(
+    service: &RunService,
+    who: &Principal,
+    request: &EditText,
+) -> Result<EditList, Error> {
+    let Text { source, engine } = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let work = || edit(&source, &request.edit, engine.catalog(), engine.limits());
+    let Edited { edits, extracted } = calculate(|| engine.bounded(work)).map_err(not_edited)?;
+    Ok(EditList { edits: edit_views(edits, &Positions::new(source.text())), extracted })
+}
+
+fn edit_views(edits: Vec<TextEdit>, positions: &Positions<'_>) -> Vec<TextEditView> {
+    edits.into_iter().map(|edit| edit_view(edit, positions)).collect()
+}
+
+fn edit_view(edit: TextEdit, positions: &Positions<'_>) -> TextEditView {
+    let (start, end) = positions.of_span(edit.span);
+    TextEditView { start, end, text: edit.text }
+}
+
+/// Why a text is not edited: the request makes no sense for it.
+fn not_edited(error: EditError) -> Error {
+    let refused = Error::new(ErrorKind::Invalid, error.code, error.message);
+    match error.help {
+        Some(help) => refused.help(help),
+        None => refused,
+    }
+}

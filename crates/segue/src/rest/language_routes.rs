@@ -1,0 +1,78 @@
+//! The table of the routes of the language service. Positions are UTF-16 offsets from the beginning of the
+//! text, as editors in a browser count.
+
+use schemars::SchemaGenerator;
+use segue_core::access::Right;
+
+use super::language;
+use crate::api::language::requests::{
+    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, RenameSymbol,
+};
+use crate::api::language::views::{
+    ActionList, CompletionList, EditList, HoverView, ReferenceList, TextAnalysis,
+};
+use crate::http::route::{Handler, Route, Verb, json, needed, route};
+
+/// Every route.
+pub const ROUTES: &[Route] = &[
+    Route {
+        about: "Analyse a text: findings, steps, outline, plan",
+        more: "Also of a text that does not parse: what can be read still counts. Positions are UTF-16 \
+               offsets, here and in every route of the language service. Tools are those that the caller \
+               may compose of.",
+        body: Some(needed(SchemaGenerator::subschema_for::<AnalyzeText>)),
+        responses: &[json(200, "the analysis", SchemaGenerator::subschema_for::<TextAnalysis>)],
+        handler: Handler::Worker(|request| Box::pin(language::analyze(request))),
+        ..route(Verb::Post, "/api/v1/language/analyze", Right::Read, "analyzeText")
+    },
+    Route {
+        about: "Complete a text at a position",
+        more: "With `run`, members of values are those that the steps of this run returned.",
+        body: Some(needed(SchemaGenerator::subschema_for::<CompleteText>)),
+        responses: &[json(200, "the proposals", SchemaGenerator::subschema_for::<CompletionList>)],
+        problems: &[404],
+        handler: Handler::Worker(|request| Box::pin(language::complete(request))),
+        ..route(Verb::Post, "/api/v1/language/complete", Right::Read, "completeText")
+    },
+    Route {
+        about: "Explain the part of a text at a position: type, description, last value",
+        body: Some(needed(SchemaGenerator::subschema_for::<HoverText>)),
+        responses: &[json(
+            200,
+            "what is known; null if nothing is",
+            SchemaGenerator::subschema_for::<Option<HoverView>>,
+        )],
+        problems: &[404],
+        handler: Handler::Worker(|request| Box::pin(language::hover(request))),
+        ..route(Verb::Post, "/api/v1/language/hover", Right::Read, "hoverText")
+    },
+    Route {
+        about: "Find where the name at a position is declared and used",
+        body: Some(needed(SchemaGenerator::subschema_for::<FindReferences>)),
+        responses: &[json(200, "the places", SchemaGenerator::subschema_for::<ReferenceList>)],
+        handler: Handler::Worker(|request| Box::pin(language::references(request))),
+        ..route(Verb::Post, "/api/v1/language/references", Right::Read, "findReferences")
+    },
+    Route {
+        about: "Rename what the name at a position means, everywhere in the text",
+        body: Some(needed(SchemaGenerator::subschema_for::<RenameSymbol>)),
+        responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
+        handler: Handler::Worker(|request| Box::pin(language::rename(request))),
+        ..route(Verb::Post, "/api/v1/language/rename", Right::Read, "renameSymbol")
+    },
+    Route {
+        about: "List the fixes of the findings in a part of a text",
+        body: Some(needed(SchemaGenerator::subschema_for::<FindActions>)),
+        responses: &[json(200, "the fixes", SchemaGenerator::subschema_for::<ActionList>)],
+        handler: Handler::Worker(|request| Box::pin(language::actions(request))),
+        ..route(Verb::Post, "/api/v1/language/actions", Right::Read, "findActions")
+    },
+    Route {
+        about: "Change a composition: the smallest edits of its text",
+        more: "Everything that the change does not mean keeps its bytes. Nothing is saved.",
+        body: Some(needed(SchemaGenerator::subschema_for::<EditText>)),
+        responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
+        handler: Handler::Worker(|request| Box::pin(language::edit(request))),
+        ..route(Verb::Post, "/api/v1/language/edit", Right::Read, "editText")
+    },
+];
