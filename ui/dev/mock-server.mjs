@@ -10,6 +10,7 @@ import { dryRun } from "./mock/compositions.mjs";
 import { plans } from "./mock/plans.mjs";
 import { addQuestions } from "./mock/questions.mjs";
 import { add, runs, stepState, summary, view } from "./mock/runs.mjs";
+import { builder } from "./mock/language.mjs";
 import { others } from "./mock/others.mjs";
 import { callTool, progress, tools } from "./mock/tools.mjs";
 
@@ -64,7 +65,7 @@ function runRoute(method, run, rest, query, body) {
   return done();
 }
 
-function route(method, url, body) {
+function route(method, url, body, headers) {
   const path = url.pathname.replace("/api/v1/", "");
   if (path === "session") {
     if (method === "DELETE") signedIn = false;
@@ -84,6 +85,8 @@ function route(method, url, body) {
   const called = /^tools\/([^/]+)\/call$/.exec(path);
   const tool = called && tools.find((one) => one.id === decodeURIComponent(called[1]));
   if (tool) return callTool(tool, body, session.principal).then((result) => ok(result, result.status === "waiting" ? 202 : 200));
+  const built = builder(method, path, body, headers);
+  if (built) return built;
   const other = others(method, path, url.searchParams, body, plans);
   return other ?? problem(404, `no route ${path}`);
 }
@@ -140,7 +143,7 @@ createServer(async (request, response) => {
   for await (const chunk of request) chunks.push(chunk);
   const body = chunks.length ? JSON.parse(Buffer.concat(chunks).toString()) : {};
   const noCsrf = request.method !== "GET" && request.headers["x-segue-csrf"] !== undefined && url.pathname !== "/api/v1/session" && request.headers["x-segue-csrf"] !== session.csrf;
-  const answer = noCsrf ? problem(403, "the header X-Segue-CSRF is missing") : await route(request.method, url, body);
+  const answer = noCsrf ? problem(403, "the header X-Segue-CSRF is missing") : await route(request.method, url, body, request.headers);
   response.writeHead(answer.status, { "Content-Type": answer.status < 400 ? "application/json" : "application/problem+json" });
-  response.end(JSON.stringify(answer.body));
+  response.end(answer.status === 204 ? undefined : JSON.stringify(answer.body));
 }).listen(port, "127.0.0.1", () => console.log(`mock server: http://127.0.0.1:${port}/`));

@@ -32,10 +32,23 @@ export const serversQuery = queryOptions({
   queryFn: () => unwrap(api.GET("/api/v1/servers")),
 });
 
+/** Files below the folders of compositions. */
+export const filesQuery = queryOptions({
+  queryKey: ["files"],
+  queryFn: () => unwrap(api.GET("/api/v1/files")),
+  retry: false,
+});
+
 export const compositionsQuery = queryOptions({
   queryKey: ["compositions"],
   queryFn: () => unwrap(api.GET("/api/v1/compositions")),
 });
+
+export const compositionQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["composition", name],
+    queryFn: () => unwrap(api.GET("/api/v1/compositions/{name}", { params: { path: { name } } })),
+  });
 
 export const toolsQuery = queryOptions({
   queryKey: ["tools"],

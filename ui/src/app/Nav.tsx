@@ -78,6 +78,7 @@ export function Nav({ onSearch }: { onSearch: () => void }) {
 /** Runs is at `/`, and so is everything about one or two runs. */
 function isUnder(pathname: string, to: string): boolean {
   if (to === "/") return pathname === "/" || pathname.startsWith("/runs/") || pathname === "/compare";
+  if (to === "/compositions" && pathname === "/edit") return true;
   return pathname === to || pathname.startsWith(`${to}/`);
 }
 

@@ -81,6 +81,7 @@ function Commands({ words, go, onSheet }: { words: string; go: Go; onSheet: () =
     { to: "/", name: "Runs", icon: "i-runs", keys: "G R" },
     { to: "/inbox", name: "Inbox", icon: "i-inbox", keys: "G I" },
     { to: "/compositions", name: "Compositions", icon: "i-comp", keys: "G C" },
+    { to: "/edit", name: "New composition", icon: "i-plus", keys: "" },
     { to: "/tools", name: "Tools", icon: "i-tools", keys: "G T" },
     { to: "/templates", name: "Templates", icon: "i-tmpl", keys: "" },
     { to: "/plans", name: "Plan from words", icon: "i-words", keys: "" },

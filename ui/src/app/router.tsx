@@ -6,6 +6,7 @@ import { inbox } from "../screens/inbox/search";
 import { plans } from "../screens/plans/search";
 import { compare } from "../screens/compare/search";
 import { run } from "../screens/run/search";
+import { edit } from "../screens/builder/search";
 import { runs } from "../screens/runs/search";
 import { templates } from "../screens/templates/search";
 import { tools } from "../screens/tools/search";
@@ -23,6 +24,7 @@ const routes = [
   createRoute({ ...under("/inbox"), validateSearch: inbox, component: lazyRouteComponent(() => import("../screens/inbox")) }),
   createRoute({ ...under("/compositions"), validateSearch: composition, component: lazyRouteComponent(() => import("../screens/compositions")) }),
   createRoute({ ...under("/compositions/$name"), validateSearch: composition, component: lazyRouteComponent(() => import("../screens/compositions/one")) }),
+  createRoute({ ...under("/edit"), validateSearch: edit, component: lazyRouteComponent(() => import("../screens/builder")) }),
   createRoute({ ...under("/tools"), validateSearch: tools, component: lazyRouteComponent(() => import("../screens/tools")) }),
   createRoute({ ...under("/templates"), validateSearch: templates, component: lazyRouteComponent(() => import("../screens/templates")) }),
   createRoute({ ...under("/plans"), validateSearch: plans, component: lazyRouteComponent(() => import("../screens/plans")) }),

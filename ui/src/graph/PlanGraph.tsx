@@ -1,6 +1,6 @@
 import { Background, MiniMap, Panel, ReactFlow, ReactFlowProvider, ViewportPortal, useReactFlow, useStore, type FitViewOptions, type Node, type NodeMouseHandler, type Viewport } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
-import { memo, useCallback, useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import { memo, useCallback, useEffect, useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
 import type { PlanStepView } from "@/api/types";
 import { announce } from "@/app/announce";
 import { useShortcuts } from "@/app/shortcuts";
@@ -32,6 +32,17 @@ export interface PlanGraphProps {
   help?: string;
   onItem?: GraphContext["onItem"];
   stripEnd?: GraphContext["stripEnd"];
+  onNode?: GraphContext["onNode"];
+  /** What is drawn with the nodes, in their coordinates. */
+  overlay?: (layout: Layout) => ReactNode;
+  /** A drag over the canvas, with its place in the drawing; `drop` takes what is dropped there. */
+  drag?: { over: (event: DragEvent, layout: Layout, at: { x: number; y: number }) => void; drop: (event: DragEvent, layout: Layout, at: { x: number; y: number }) => void; leave: () => void };
+  /** The context menu of a node was asked for, at a point of the window. */
+  onMenu?: (path: string, at: { x: number; y: number }) => void;
+  /** Enter on a node; without it, the node is selected. */
+  onOpen?: (path: string) => void;
+  /** Whether arrow keys have another meaning at the moment. */
+  arrowsOff?: boolean;
   /** At the bottom, over the canvas: the rollback rail. */
   children?: ReactNode;
 }
@@ -101,7 +112,7 @@ function toNodes(out: Layout): FlowNode[] {
 
 const emptyLooks = new Looks();
 
-function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks, selected, onSelect, help = "press 3 for the outline", onItem, stripEnd, children }: PlanGraphProps) {
+function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks, selected, onSelect, help = "press 3 for the outline", onItem, stripEnd, onNode, overlay, drag, onMenu, onOpen, arrowsOff, children }: PlanGraphProps) {
   const [collapsed, onToggle] = useCollapsed(name, steps);
   const out = useMemo(() => layout(steps, { collapsed, strips }), [steps, collapsed, strips]);
   const nodes = useMemo(() => toNodes(out), [out]);
@@ -111,18 +122,27 @@ function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks
   const shown = useMemo(() => visible(out, selected), [out, selected]);
   const select = useCallback((path: string) => onSelect(path), [onSelect]);
   const context = useMemo<GraphContext>(
-    () => ({ looks, selected: shown, collapsed, onSelect: select, onToggle, onItem, stripEnd }),
-    [looks, shown, collapsed, select, onToggle, onItem, stripEnd],
+    () => ({ looks, selected: shown, collapsed, onSelect: select, onToggle, onItem, stripEnd, onNode }),
+    [looks, shown, collapsed, select, onToggle, onItem, stripEnd, onNode],
   );
   const fit = children ? FIT_OVER_RAIL : FIT;
-  useKeys(out, shown, looks, onSelect, fit);
+  useKeys(out, shown, looks, onSelect, fit, arrowsOff ?? false);
+  useShortcuts({ o: () => (shown && (collapsed.has(shown) || containers(steps).includes(shown)) ? onToggle(shown) : false) });
+  const at = (event: DragEvent) => flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
   const covered = children ? 120 : 10;
   useEffect(() => bringIntoView(flow, out, shown, covered), [flow, out, shown, covered]);
   const onNodeClick = useCallback<NodeMouseHandler<FlowNode>>((_, node) => node.data.placed.kind !== "branch" && onSelect(node.id), [onSelect]);
   return (
     <GraphCtx value={context}>
-      <Lod label={`Graph of ${steps.length} steps. Arrow keys follow edges; ${help}.`} onEnter={(path) => onSelect(path)}>
+      <Lod label={`Graph of ${steps.length} steps. Arrow keys follow edges; ${help}.`} onEnter={onOpen ?? onSelect}>
         <ReactFlow
+          onDragOver={drag && ((event) => drag.over(event, out, at(event)))}
+          onDrop={drag && ((event) => drag.drop(event, out, at(event)))}
+          onDragLeave={drag?.leave}
+          onNodeContextMenu={onMenu && ((event, node) => {
+            event.preventDefault();
+            onMenu(node.id, { x: event.clientX, y: event.clientY });
+          })}
           nodes={nodes}
           nodeTypes={nodeTypes}
           edges={NO_EDGES}
@@ -149,6 +169,7 @@ function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks
           <Background gap={20} size={1.2} color="var(--dot)" />
           <ViewportPortal>
             <Edges edges={out.edges} w={out.w + 40} h={out.h + 40} />
+            {overlay?.(out)}
           </ViewportPortal>
           <Panel position="top-left"><Zoom fit={fit} /></Panel>
           <MiniMap className={children ? "raised" : undefined} pannable zoomable nodeColor={(node) => colour(looks, (node as FlowNode).data.placed)} nodeStrokeWidth={0} ariaLabel="Map of the graph" />
@@ -178,7 +199,9 @@ function visible(out: Layout, path: string | null): string | null {
   return null;
 }
 
-/** Pans to a selected node that is out of view; a visible one does not move the picture. */
+const MARGIN = 24;
+
+/** Pans to a selected node that is out of view, no further than it must; a visible one does not move the picture. */
 function bringIntoView(flow: ReturnType<typeof useReactFlow>, out: Layout, path: string | null, covered: number): void {
   const node = out.nodes.find((one) => one.path === path);
   const box = document.querySelector(".plan-graph")?.getBoundingClientRect();
@@ -189,7 +212,10 @@ function bringIntoView(flow: ReturnType<typeof useReactFlow>, out: Layout, path:
   const right = left + Math.min(node.w, 300) * zoom;
   const bottom = top + Math.min(node.h, 120) * zoom;
   if (left >= 0 && top >= 0 && right <= box.width && bottom <= box.height - covered) return;
-  void flow.setCenter(node.x + node.w / 2, node.y + Math.min(node.h, 200) / 2, { zoom: Math.max(zoom, 0.4), duration: slow() });
+  if (zoom < 0.4) return void flow.setCenter(node.x + node.w / 2, node.y + Math.min(node.h, 200) / 2, { zoom: 0.4, duration: slow() });
+  const dx = left < 0 ? MARGIN - left : right > box.width ? Math.max(MARGIN - left, box.width - MARGIN - right) : 0;
+  const dy = top < 0 ? MARGIN - top : bottom > box.height - covered ? Math.max(MARGIN - top, box.height - covered - MARGIN - bottom) : 0;
+  void flow.setViewport({ x: x + dx, y: y + dy, zoom }, { duration: slow() });
 }
 
 /** 240 ms, or 0 when motion is reduced. */
@@ -197,14 +223,16 @@ function slow(): number {
   return Number.parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--d-slow")) || 0;
 }
 
-function useKeys(out: Layout, selected: string | null, looks: Looks, onSelect: (path: string | null) => void, fit: FitViewOptions): void {
+function useKeys(out: Layout, selected: string | null, looks: Looks, onSelect: (path: string | null) => void, fit: FitViewOptions, arrowsOff: boolean): void {
   const flow = useReactFlow();
   const go = (direction: Direction) => () => {
+    if (arrowsOff) return false;
     const next = neighbour(out, selected, direction);
-    if (!next) return;
+    if (!next) return true;
     onSelect(next);
     const look = looks.get(next);
     announce(`${plainText(next)}${look?.state ? `, ${stateWord(look.state)}` : ""}`);
+    return true;
   };
   useShortcuts({
     ArrowUp: go("ArrowUp"),

@@ -23,6 +23,8 @@ export interface Look {
   failedText?: string;
   /** Of a loop: the item whose steps the body shows. */
   item?: number;
+  /** Of a step that an edit removed: it is shown until the text is saved. */
+  ghost?: boolean;
 }
 export interface Cell {
   state: "success" | "failed" | "running" | "pending" | "skipped";
@@ -77,6 +79,8 @@ export interface GraphContext {
   onItem?: (loop: string, item: number) => void;
   /** Beside the strip of a loop, such as a menu of items. */
   stripEnd?: (loop: string) => ReactNode;
+  /** Over a step's node, such as a handle to connect it. */
+  onNode?: (path: string) => ReactNode;
 }
 
 export const GraphCtx = createContext<GraphContext>({

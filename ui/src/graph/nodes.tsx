@@ -28,14 +28,15 @@ function Corner({ look }: { look: Look | undefined }) {
 }
 
 function StepNode({ placed }: { placed: Placed }) {
-  const { selected, onToggle } = useContext(GraphCtx);
+  const { selected, onToggle, onNode } = useContext(GraphCtx);
   const look = useLook(placed.path);
   const { step } = placed;
   const short = step.tool?.slice(step.tool.indexOf(":") + 1) ?? "";
   const server = step.tool?.includes(":") ? step.tool.slice(0, 2) : "";
   return (
-    <div className={`node s-${look?.state ?? "draft"}${selected === placed.path ? " sel" : ""}`}>
+    <div className={`node s-${look?.state ?? "draft"}${selected === placed.path ? " sel" : ""}${look?.ghost ? " ghost" : ""}`}>
       <Corner look={look} />
+      {onNode?.(placed.path)}
       <div className="l1">
         {look?.state ? <StateIcon state={look.state} /> : <Icon name={KIND_ICON[step.kind] ?? "i-tools"} />}
         <b className="ell"><SafeText text={step.id} most={80} /></b>
@@ -72,13 +73,14 @@ function Kind({ placed: { step } }: { placed: Placed }) {
 }
 
 function Container({ placed }: { placed: Placed }) {
-  const { selected, onToggle } = useContext(GraphCtx);
+  const { selected, onToggle, onNode } = useContext(GraphCtx);
   const look = useLook(placed.path);
   const { step } = placed;
   const label = step.bodies?.[0]?.label ?? "";
   return (
     <div className={`cont s-${look?.state ?? "draft"}${selected === placed.path ? " sel" : ""}`}>
       <Corner look={look} />
+      {onNode?.(placed.path)}
       <div className="h">
         {look?.state && <StateIcon state={look.state} />}
         <b className="ell"><SafeText text={step.id} most={80} /></b>

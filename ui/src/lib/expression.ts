@@ -4,13 +4,14 @@ const quoted = (text: string): string => `'${text.replaceAll("\\", "\\\\").repla
 
 /** The expression that names a value inside a step's output: `{{ release.assets[0].name }}`. */
 export function expression(root: string, keys: (string | number)[]): string {
-  let text = NAME.test(root) ? root : `steps[${quoted(root)}].output`;
-  for (const key of keys) {
-    if (typeof key === "number") text += `[${key}]`;
-    else text += NAME.test(key) ? `.${key}` : `[${quoted(key)}]`;
-  }
-  return `{{ ${text} }}`;
+  return `{{ ${NAME.test(root) ? root : `steps[${quoted(root)}].output`}${below(keys)} }}`;
 }
+
+/** The same inside the value, without its name: `assets[0].name`. */
+export const valuePath = (keys: (string | number)[]): string => below(keys).replace(/^\./, "");
+
+const below = (keys: (string | number)[]): string =>
+  keys.map((key) => (typeof key === "number" ? `[${key}]` : NAME.test(key) ? `.${key}` : `[${quoted(key)}]`)).join("");
 
 /** RFC 6901. */
 export function pointer(keys: (string | number)[]): string {

@@ -27,6 +27,13 @@ export function isCut(value: unknown): value is CutValue {
   return typeof inner === "object" && inner !== null && "kind" in inner && "bytes" in inner && "length" in inner;
 }
 
+/** Whether a preview left something out of a value: then it cannot be copied from it. */
+export function hasCut(value: unknown): boolean {
+  if (isCut(value)) return true;
+  if (typeof value !== "object" || value === null) return false;
+  return Object.values(value).some(hasCut);
+}
+
 export function kindOf(value: unknown): Exclude<TreeRow["kind"], "more"> {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "array";

@@ -1,4 +1,4 @@
-import { useMemo, useRef, useState, type KeyboardEvent } from "react";
+import { useMemo, useRef, useState, type KeyboardEvent, type ReactNode } from "react";
 import { bytes, count } from "@/lib/format";
 import { expression } from "@/lib/expression";
 import { plainText } from "@/lib/safe-text";
@@ -24,9 +24,23 @@ interface Props {
   load?: LoadMore;
   downloadUrl?: (keys: Key[]) => string;
   openDepth?: number;
+  actions?: TreeActions;
 }
 
-export function JsonTree({ value, name, label, root, load, downloadUrl, openDepth = 1 }: Props) {
+/** What else can be done with a row than copying its expression below `root`. */
+export interface TreeActions {
+  /** Null where a row has no expression. */
+  expression: (keys: Key[]) => string | null;
+  /** Texts at a place are words for types, not values. */
+  typed: (keys: Key[]) => boolean;
+  mark: (keys: Key[]) => ReactNode;
+  drag: (data: DataTransfer, keys: Key[]) => void;
+  /** What the key `i` and a button of the row do. */
+  use: (keys: Key[]) => void;
+  useLabel: string;
+}
+
+export function JsonTree({ value, name, label, root, load, downloadUrl, openDepth = 1, actions }: Props) {
   const [toggled, setToggled] = useState<ReadonlyMap<string, boolean>>(new Map());
   const [shown, setShown] = useState<ReadonlyMap<string, number>>(new Map());
   const [loaded, setLoaded] = useState<ReadonlyMap<string, unknown>>(new Map());
@@ -56,9 +70,12 @@ export function JsonTree({ value, name, label, root, load, downloadUrl, openDept
     setLoaded((m) => new Map(m).set(id, joined));
     setShown((m) => new Map(m).set(id, now + 10 * ENTRIES_MOST));
   };
+  const expressionOf = (keys: Key[]): string | null => (actions ? actions.expression(keys) : root ? expression(root, keys) : null);
   const copyRow = (row: TreeRow | undefined) => {
-    if (row && root) void copy(expression(root, row.keys), `Copied ${expression(root, row.keys)}`);
+    const text = row && row.kind !== "more" ? expressionOf(row.keys) : null;
+    if (text) void copy(text, `Copied ${text}`);
   };
+  const useRow = (row: TreeRow | undefined) => row && row.kind !== "more" && expressionOf(row.keys) !== null && actions?.use(row.keys);
   const onKeyDown = (event: KeyboardEvent) => {
     const row = rows[current];
     if (!row) return;
@@ -67,7 +84,7 @@ export function JsonTree({ value, name, label, root, load, downloadUrl, openDept
       setAt(next);
       list.current?.scrollTo(next);
     };
-    const actions: Record<string, () => void> = {
+    const handlers: Record<string, () => void> = {
       ArrowDown: () => go(current + 1),
       ArrowUp: () => go(current - 1),
       Home: () => go(0),
@@ -76,8 +93,9 @@ export function JsonTree({ value, name, label, root, load, downloadUrl, openDept
       ArrowLeft: () => (row.open ? toggle(row, false) : go(rows.findLastIndex((other, i) => i < current && other.depth < row.depth))),
       Enter: () => (row.kind === "more" ? void more(row) : toggle(row, !row.open)),
       c: () => copyRow(row),
+      ...(actions ? { i: () => useRow(row) } : {}),
     };
-    const action = actions[event.key];
+    const action = handlers[event.key];
     if (!action || event.ctrlKey || event.metaKey) return;
     event.preventDefault();
     event.stopPropagation();
@@ -104,7 +122,8 @@ export function JsonTree({ value, name, label, root, load, downloadUrl, openDept
             row={row}
             name={name}
             current={i === current}
-            root={root}
+            text={row.kind === "more" ? null : expressionOf(row.keys)}
+            actions={actions}
             onCopy={() => copyRow(row)}
             onToggle={() => {
               setAt(i);
@@ -124,13 +143,15 @@ interface RowProps {
   row: TreeRow;
   name: string;
   current: boolean;
-  root: string | undefined;
+  /** Its expression, where it has one. */
+  text: string | null;
+  actions: TreeActions | undefined;
   onCopy: () => void;
   onToggle: () => void;
   download: string | undefined;
 }
 
-function Row({ id, row, name, current, root, onCopy, onToggle, download }: RowProps) {
+function Row({ id, row, name, current, text, actions, onCopy, onToggle, download }: RowProps) {
   const branch = (row.kind === "object" || row.kind === "array") && row.length > 0;
   const key = row.keys.at(-1);
   return (
@@ -143,6 +164,8 @@ function Row({ id, row, name, current, root, onCopy, onToggle, download }: RowPr
       className={`tr${current ? " on" : ""}`}
       style={{ paddingInlineStart: 8 + row.depth * 14 }}
       onClick={onToggle}
+      draggable={actions && text !== null ? true : undefined}
+      onDragStart={actions && ((event) => actions.drag(event.dataTransfer, row.keys))}
     >
       <span className="tw" aria-hidden="true">{branch ? (row.open ? "▾" : "▸") : ""}</span>
       {row.kind === "more" ? (
@@ -150,25 +173,43 @@ function Row({ id, row, name, current, root, onCopy, onToggle, download }: RowPr
       ) : (
         <>
           <span className={typeof key === "number" ? "qq" : "k"}><SafeText text={key === undefined ? name : String(key)} most={80} /></span>
-          <Value row={row} />
+          {actions?.typed(row.keys) && row.kind === "string" ? <span className="qq"><SafeText text={String(row.value)} most={80} /></span> : <Value row={row} />}
+          {actions?.mark(row.keys)}
         </>
       )}
       {row.cutBytes !== null && row.kind !== "more" && <span className="size">{bytes(row.cutBytes)}, cut</span>}
       {download && <a className="link" href={download} download onClick={(event) => event.stopPropagation()}>Download</a>}
-      {root && row.kind !== "more" && (
-        <button
-          type="button"
-          className="cp"
-          tabIndex={-1}
-          aria-label={`Copy ${plainText(expression(root, row.keys))}`}
-          onClick={(event) => {
-            event.stopPropagation();
-            onCopy();
-          }}
-        >
-          <Icon name="i-copy" small />
-          <span className="ell">Copy <SafeText text={expression(root, row.keys)} most={200} /></span>
-        </button>
+      {text !== null && (
+        <span className="cps">
+          {actions && (
+            <button
+              type="button"
+              className="cp"
+              tabIndex={-1}
+              aria-label={`${actions.useLabel} ${plainText(text)}`}
+              onClick={(event) => {
+                event.stopPropagation();
+                actions.use(row.keys);
+              }}
+            >
+              <Icon name="i-in" small />
+              {actions.useLabel}
+            </button>
+          )}
+          <button
+            type="button"
+            className="cp"
+            tabIndex={-1}
+            aria-label={`Copy ${plainText(text)}`}
+            onClick={(event) => {
+              event.stopPropagation();
+              onCopy();
+            }}
+          >
+            <Icon name="i-copy" small />
+            <span className="ell">Copy <SafeText text={text} most={200} /></span>
+          </button>
+        </span>
       )}
     </div>
   );

@@ -16,6 +16,8 @@ export interface BodyProps<S extends Shape = Shape> {
   level: number;
   id?: string;
   describedBy?: string;
+  /** The whole of the form: it is always there, and has no frame. */
+  top?: boolean;
   /** An empty text stays a value: it is a member that somebody added. */
   keepEmpty?: boolean;
 }

@@ -14,7 +14,7 @@ export function ChoiceBody({ keys, shape, label, required, level, id, describedB
   const { form } = useFormContext();
   const place = `${pointer(keys)}${"?".repeat(level + 1)}`;
   const value = getAt(form.state.value, keys);
-  const chosen = form.state.picks.get(place) ?? (value === undefined ? 0 : alternativeOf(shape.options, value, form.schema, (schema) => fits(schema, value, form.schema)));
+  const chosen = form.state.picks.get(place) ?? (value === undefined ? 0 : alternativeOf(shape.options, value, form.schema, (schema) => fits(schema, value, form.schema, !!form.templates)));
   const at = Math.min(chosen, shape.options.length - 1);
   const option = shape.options[at];
   const inner = useMemo(() => option && shapeOf(option.schema, form.schema), [option, form.schema]);

@@ -8,10 +8,10 @@ import { shapeOf } from "./shape";
 import { getAt, setValue } from "./state";
 import { useFormContext } from "./use-form";
 
-export function ObjectBody({ keys, shape, label, required, schema }: Of<"object">) {
+export function ObjectBody({ keys, shape, label, required, schema, top }: Of<"object">) {
   const { form } = useFormContext();
   const value = getAt(form.state.value, keys);
-  const root = keys.length === 0;
+  const root = top || keys.length === 0;
   if (value === undefined && !root)
     return (
       <div>

@@ -1,7 +1,10 @@
+import { bytes } from "@/lib/format";
 import { pointer } from "@/lib/expression";
 import type { Key } from "./schema";
 import { getAt, setText } from "./state";
 import { useFormContext, useIssues } from "./use-form";
+
+const JSON_MOST = 500_000;
 
 /** JSON text of the value at a place. */
 export function RawText({ keys, label, id, describedBy, rows = 3 }: { keys: Key[]; label: string; id?: string; describedBy?: string; rows?: number }) {
@@ -10,6 +13,7 @@ export function RawText({ keys, label, id, describedBy, rows = 3 }: { keys: Key[
   const value = getAt(form.state.value, keys);
   const text = typed?.text ?? (value === undefined ? "" : JSON.stringify(value, null, 2));
   const bad = useIssues(keys);
+  if (text.length > JSON_MOST) return <p className="muted">{bytes(text.length)} of JSON, too long for a field.</p>;
   return (
     <textarea
       id={id}

@@ -1,3 +1,4 @@
+import { useId, useMemo, useState } from "react";
 import { pointer } from "@/lib/expression";
 import { Button } from "@/parts/Button";
 import { SafeText } from "@/parts/SafeText";
@@ -72,7 +73,57 @@ export function BooleanBody({ keys, label, required }: Of<"boolean">) {
   );
 }
 
-export function EnumBody({ keys, shape, id, describedBy, required, label }: Of<"enum">) {
+/** More options than this are searched, not listed. */
+const OPTIONS_MOST = 200;
+const OFFERED = 50;
+
+export function EnumBody(props: Of<"enum">) {
+  return props.shape.options.length > OPTIONS_MOST ? <SearchedEnum {...props} /> : <ListedEnum {...props} />;
+}
+
+/** A text that must be the name of an option; some that begin like it are offered. */
+function SearchedEnum({ keys, shape, id, describedBy, required, label }: Of<"enum">) {
+  const [value, set] = useValue(keys);
+  const [typed, setTyped] = useState<string | null>(null);
+  const bad = useIssues(keys).length > 0;
+  const list = useId();
+  const text = typed ?? (value === undefined ? "" : asText(value));
+  const offered = useMemo(() => {
+    const words = text.toLowerCase();
+    const out: string[] = [];
+    for (const option of shape.options) {
+      if (option.label.toLowerCase().includes(words) && out.push(option.label) >= OFFERED) break;
+    }
+    return out;
+  }, [text, shape]);
+  return (
+    <>
+      <input
+        id={id}
+        className="input"
+        list={list}
+        aria-label={id ? undefined : label}
+        aria-describedby={describedBy}
+        aria-invalid={bad || undefined}
+        aria-required={required || undefined}
+        value={text}
+        placeholder={`one of ${shape.options.length}: type to search`}
+        autoComplete="off"
+        spellCheck={false}
+        onChange={(event) => {
+          const next = event.target.value;
+          const found = shape.options.find((option) => option.label === next);
+          setTyped(next);
+          if (found || next === "") set(found?.value);
+        }}
+        onBlur={() => setTyped(null)}
+      />
+      <datalist id={list}>{offered.map((one) => <option key={one} value={one} />)}</datalist>
+    </>
+  );
+}
+
+function ListedEnum({ keys, shape, id, describedBy, required, label }: Of<"enum">) {
   const [value, set] = useValue(keys);
   const at = value === undefined ? -1 : shape.options.findIndex((option) => same(option.value, value));
   const bad = useIssues(keys).length > 0;

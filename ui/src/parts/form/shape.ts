@@ -29,6 +29,8 @@ export type Shape = Kind & {
   title: string | null;
   description: string | null;
   examples: unknown[];
+  /** What holds when nothing is given. */
+  preset: { value: unknown } | null;
   type: string;
 };
 
@@ -110,6 +112,8 @@ function alternativeLabel(schema: Schema, root: Schema, index: number): string {
     const fixed = isSchema(property) && constOf(property, root);
     if (fixed) return `${name}: ${asText(fixed.value)}`;
   }
+  const values = list(flat.schema.enum);
+  if (values.length > 0 && values.length <= 3) return values.map(asText).join(" or ");
   const ref = text(own(schema, "$ref"));
   if (ref) return ref.slice(ref.lastIndexOf("/") + 1);
   return typesOf(flat.schema.type).join(" or ") || `Option ${index + 1}`;
@@ -170,7 +174,8 @@ function ofObject(flat: SchemaObject): Kind {
 
 function dress(kind: Kind, flat: SchemaObject, nullable: boolean): Shape {
   const examples = [...list(flat.examples), ...(Object.hasOwn(flat, "example") ? [flat.example] : [])];
-  return { ...kind, nullable, title: text(flat.title), description: text(flat.description), examples, type: typeWord(kind) + (nullable ? " or null" : "") };
+  const preset = flat.default === undefined ? null : { value: flat.default };
+  return { ...kind, nullable, preset, title: text(flat.title), description: text(flat.description), examples, type: typeWord(kind) + (nullable ? " or null" : "") };
 }
 
 function typeWord(kind: Kind): string {

@@ -2,13 +2,16 @@
 import { pointer } from "@/lib/expression";
 import { isObject, type Key, type Schema } from "./schema";
 import { startValue } from "./initial";
-import { validate, type Issue } from "./validate";
-import { parseJson, parseNumber } from "./words";
+import type { Issue } from "./validate";
+import { parseJson, parseNumber, type Parsed } from "./words";
+
+/** How a typed text becomes a value. */
+export type TextKind = "json" | "number" | "integer" | "template";
 
 export interface FormState {
   value: unknown;
   /** Texts that are typed: of raw fields, and of numbers that are none yet. */
-  texts: ReadonlyMap<string, { text: string; as: "json" | "number" | "integer" }>;
+  texts: ReadonlyMap<string, { text: string; as: TextKind }>;
   /** The alternative that was chosen at a place. */
   picks: ReadonlyMap<string, number>;
   /** Places whose issues are shown. */
@@ -54,11 +57,22 @@ export function setValue(state: FormState, keys: readonly Key[], next: unknown):
   return { ...state, value: setAt(state.value, keys, next), texts: without(state.texts, at), touched: new Set(state.touched).add(at) };
 }
 
-export function setText(state: FormState, keys: readonly Key[], text: string, as: "json" | "number" | "integer"): FormState {
+export function parse(text: string, as: TextKind): Parsed {
+  if (as === "template") return { ok: true, value: text === "" ? undefined : text };
+  return as === "json" ? parseJson(text) : parseNumber(text, as === "integer");
+}
+
+export function setText(state: FormState, keys: readonly Key[], text: string, as: TextKind): FormState {
   const at = pointer([...keys]);
-  const parsed = as === "json" ? parseJson(text) : parseNumber(text, as === "integer");
+  const parsed = parse(text, as);
   const texts = new Map(without(state.texts, at)).set(at, { text, as });
   return { ...state, texts, value: setAt(state.value, keys, parsed.ok ? parsed.value : undefined), touched: new Set(state.touched).add(at) };
+}
+
+/** Shows a field as the text of an expression; a text stays what it is, other values are left behind. */
+export function setTemplate(state: FormState, keys: readonly Key[]): FormState {
+  const value = getAt(state.value, keys);
+  return setText(state, keys, typeof value === "string" ? value : "", "template");
 }
 
 /** Shows a field as JSON text, or again as itself. */
@@ -103,12 +117,18 @@ export function touch(state: FormState, keys: readonly Key[]): FormState {
 }
 
 /** Everything that is wrong: texts that cannot be read, then values that do not fit. */
-export function issuesOf(schema: Schema, state: FormState): Issue[] {
-  const unread: Issue[] = [];
+export function issuesOf(state: FormState, check: (value: unknown) => Issue[]): Issue[] {
+  const bad = unread(state);
+  const hidden = (issue: Issue) => bad.some(({ at }) => issue.at === at || issue.at.startsWith(`${at}/`));
+  return [...bad, ...check(state.value).filter((issue) => !hidden(issue))];
+}
+
+/** Texts that cannot be read as what they are meant to be. */
+export function unread(state: FormState): Issue[] {
+  const out: Issue[] = [];
   for (const [at, { text, as }] of state.texts) {
-    const parsed = as === "json" ? parseJson(text) : parseNumber(text, as === "integer");
-    if (!parsed.ok) unread.push({ at, message: parsed.message });
+    const parsed = parse(text, as);
+    if (!parsed.ok) out.push({ at, message: parsed.message });
   }
-  const hidden = (issue: Issue) => unread.some(({ at }) => issue.at === at || issue.at.startsWith(`${at}/`));
-  return [...unread, ...validate(schema, state.value).filter((issue) => !hidden(issue))];
+  return out;
 }

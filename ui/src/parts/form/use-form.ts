@@ -1,9 +1,9 @@
-import { createContext, use, useCallback, useMemo, useState } from "react";
+import { createContext, use, useCallback, useMemo, useState, type ComponentType } from "react";
 import { pointer } from "@/lib/expression";
 import { isSchema, type Key, type Schema } from "./schema";
 import { shapeOf, type Shape } from "./shape";
 import { issuesOf, start, type FormState } from "./state";
-import type { Issue } from "./validate";
+import { validate, type Issue } from "./validate";
 
 export interface Form {
   schema: Schema;
@@ -15,13 +15,37 @@ export interface Form {
   submit: () => { value: unknown } | null;
   /** Begins anew, with this value or the defaults. */
   reset: (value?: unknown) => void;
+  /** Set where a text may be an expression: the fields of a step. */
+  templates?: Templates;
+}
+
+export interface TemplateFieldProps {
+  keys: Key[];
+  /** The schema that the evaluated value has to fit. */
+  schema: Schema;
+  id: string;
+  label: string;
+  describedBy: string | undefined;
+  value: string;
+  onChange: (text: string) => void;
+  /** The field became an expression while its text was typed. */
+  autoFocus: boolean;
+}
+
+export interface Templates {
+  Field: ComponentType<TemplateFieldProps>;
+  /** Whether an expression can stand in a field of this shape; without it, in every field. */
+  allows?: (shape: Shape, root: Schema) => boolean;
+  /** What the page drags, dropped on a field; false when it is something else. */
+  onDrop?: (keys: Key[], data: DataTransfer) => boolean;
+  accepts?: (data: DataTransfer) => boolean;
 }
 
 /** The state of a form for a schema. Give the part that uses it a `key`, so that another schema begins anew. */
 export function useForm(given: unknown, first?: unknown): Form {
   const schema: Schema = isSchema(given) ? given : true;
   const [state, setState] = useState<FormState>(() => start(schema, first));
-  const issues = useMemo(() => issuesOf(schema, state), [schema, state]);
+  const issues = useMemo(() => issuesOf(state, (value) => validate(schema, value)), [schema, state]);
   const shape = useMemo(() => shapeOf(schema, schema), [schema]);
   const change = useCallback((next: (state: FormState) => FormState) => setState(next), []);
   return {

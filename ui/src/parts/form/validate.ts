@@ -2,7 +2,7 @@
 import { pointer } from "@/lib/expression";
 import { checkFormat } from "./format-check";
 import { isObject, isSchema, lookup, own, same, typesOf, type Key, type Schema, type SchemaObject } from "./schema";
-import { asText } from "./words";
+import { asText, isTemplate } from "./words";
 
 export interface Issue {
   at: string;
@@ -15,18 +15,20 @@ const DEPTH_MOST = 60;
 
 interface Check {
   root: Schema;
+  /** A text with an expression counts as fitting: its value is known when it is evaluated. */
+  templates: boolean;
   work: number;
   depth: number;
 }
 
-export function validate(schema: Schema, value: unknown, root: Schema = schema): Issue[] {
-  return check({ root, work: 0, depth: 0 }, schema, value, []);
+export function validate(schema: Schema, value: unknown, root: Schema = schema, templates = false): Issue[] {
+  return check({ root, templates, work: 0, depth: 0 }, schema, value, []);
 }
 
-export const fits = (schema: Schema, value: unknown, root: Schema): boolean => validate(schema, value, root).length === 0;
+export const fits = (schema: Schema, value: unknown, root: Schema, templates = false): boolean => validate(schema, value, root, templates).length === 0;
 
 function check(c: Check, schema: Schema, value: unknown, keys: Key[]): Issue[] {
-  if (++c.work > WORK_MOST || c.depth > DEPTH_MOST || schema === true) return [];
+  if (++c.work > WORK_MOST || c.depth > DEPTH_MOST || schema === true || (c.templates && isTemplate(value))) return [];
   if (schema === false) return [{ at: pointer(keys), message: "is not allowed" }];
   c.depth++;
   const say = (message: string): Issue => ({ at: pointer(keys), message });

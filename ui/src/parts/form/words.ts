@@ -5,6 +5,9 @@ export function asText(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value) ?? "");
 }
 
+/** A text that the engine evaluates before it is sent. */
+export const isTemplate = (value: unknown): value is string => typeof value === "string" && value.includes("{{");
+
 export type Parsed = { ok: true; value: unknown } | { ok: false; message: string };
 
 export function parseJson(text: string): Parsed {

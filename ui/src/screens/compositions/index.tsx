@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useRef, useState } from "react";
-import { compositionsQuery } from "@/api/queries";
+import { compositionsQuery, filesQuery } from "@/api/queries";
 import type { CompositionList, CompositionSummary } from "@/api/types";
 import { Screen } from "@/app/Screen";
 import { useShortcuts } from "@/app/shortcuts";
@@ -23,7 +23,7 @@ export default function Compositions() {
   const broken = query.data?.broken ?? [];
   const shown = useMemo(() => filter(all, q), [all, q]);
   return (
-    <Screen title="Compositions" about={query.isSuccess ? `${plural(all.length, "composition")}${broken.length > 0 ? `, ${plural(broken.length, "file")} cannot be served` : ""}` : undefined}>
+    <Screen title="Compositions" about={query.isSuccess ? `${plural(all.length, "composition")}${broken.length > 0 ? `, ${plural(broken.length, "file")} cannot be served` : ""}` : undefined} actions={<Link to="/edit" search={{}} className="btn pri"><Icon name="i-plus" />New composition</Link>}>
       {query.isPending ? (
         <Skeleton label="Loading compositions" />
       ) : query.isError ? (
@@ -73,6 +73,7 @@ function Rows({ compositions }: { compositions: CompositionSummary[] }) {
             <span className="ell t2"><SafeText text={one.description.split("\n")[0] ?? ""} most={300} /></span>
             <EffectMark effect={one.effect} />
           </Link>
+          <Link to="/edit" search={{ from: `composition:${one.name}` }} className="btn sm" aria-label={`Edit ${one.name}`}><Icon name="i-writes" small />Edit</Link>
           <Link to="/compositions/$name" params={{ name: one.name }} search={{ view: "run" }} className="btn sm" aria-label={`Run ${one.name}`}><Icon name="i-play" small />Run</Link>
         </li>
       ))}
@@ -87,10 +88,18 @@ function Broken({ files }: { files: NonNullable<CompositionList["broken"]> }) {
         <details key={one.file} open={files.length < 4}>
           <summary><span className="st s-failed"><Icon name="s-failed" /><SafeText text={one.file} most={200} /></span> is not served: {plural(one.findings.length, "finding")}</summary>
           <div className="findings">{one.findings.map((finding, i) => <Finding key={i} finding={finding} />)}</div>
+          <EditBroken file={one.file} />
         </details>
       ))}
     </section>
   );
+}
+
+/** Its path on the server ends in the path by which it can be edited. */
+function EditBroken({ file }: { file: string }) {
+  const { data } = useQuery(filesQuery);
+  const path = data?.files.find((one) => file === one.path || file.endsWith(`/${one.path}`))?.path;
+  return path ? <Link to="/edit" search={{ file: path }} className="btn sm"><Icon name="i-writes" small />Open in the builder</Link> : null;
 }
 
 function NoCompositions() {
@@ -99,7 +108,7 @@ function NoCompositions() {
       <p>A composition is a file that says which tools are called, and with what. This writes an example and its configuration:</p>
       <Command text="segue init" />
       <p>Segue serves the files that <code>compositions</code> in <code>segue.yaml</code> names, and sees changes at once.</p>
-      <p className="muted">Or <Link to="/plans">describe it in words</Link>, or <Link to="/templates" search={{}}>start from a template</Link>.</p>
+      <p><Link to="/edit" search={{}}>Make one here</Link>, <Link to="/plans">describe it in words</Link>, or <Link to="/templates" search={{}}>start from a template</Link>.</p>
     </Empty>
   );
 }

@@ -1,7 +1,7 @@
-import { queryOptions, useQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useMemo, useState } from "react";
-import { api, unwrap } from "@/api/client";
+import { compositionQuery } from "@/api/queries";
 import type { CompositionDetail } from "@/api/types";
 import { useCommands } from "@/app/commands";
 import { Screen } from "@/app/Screen";
@@ -10,6 +10,7 @@ import { Looks } from "@/graph/looks";
 import { plainText } from "@/lib/safe-text";
 import { Button } from "@/parts/Button";
 import { Failure } from "@/parts/Failure";
+import { Icon } from "@/parts/Icon";
 import { PlanTable } from "@/parts/PlanTable";
 import { SafeText } from "@/parts/SafeText";
 import { Segmented } from "@/parts/Segmented";
@@ -23,20 +24,16 @@ import { TextPane } from "./TextPane";
 
 const PlanGraph = lazy(() => import("@/graph/PlanGraph").then((module) => ({ default: module.PlanGraph })));
 
-export const compositionQuery = (name: string) =>
-  queryOptions({
-    queryKey: ["composition", name],
-    queryFn: () => unwrap(api.GET("/api/v1/compositions/{name}", { params: { path: { name } } })),
-  });
-
 export default function Composition() {
   const { name } = useParams({ from: "/compositions/$name" });
   const query = useQuery(compositionQuery(name));
   const { view = "graph" } = useSearch({ from: "/compositions/$name" });
   const navigate = useNavigate({ from: "/compositions/$name" });
   const open = useCallback((next: "graph" | "plan" | "run") => void navigate({ search: (old) => ({ ...old, view: next }), replace: true }), [navigate]);
-  useShortcuts({ r: () => open("run"), "1": () => open("graph"), "2": () => open("plan"), "3": () => open("run") });
-  useCommands([{ id: "run-this", group: "This composition", label: `Run ${plainText(name)}`, icon: "i-play", keys: "R", run: () => open("run") }]);
+  const go = useNavigate();
+  const edit = () => void go({ to: "/edit", search: { from: `composition:${name}` } });
+  useShortcuts({ e: edit, r: () => open("run"), "1": () => open("graph"), "2": () => open("plan"), "3": () => open("run") });
+  useCommands([{ id: "edit-this", group: "This composition", label: `Edit ${plainText(name)}`, icon: "i-writes", keys: "E", run: edit }, { id: "run-this", group: "This composition", label: `Run ${plainText(name)}`, icon: "i-play", keys: "R", run: () => open("run") }]);
   return (
     <Screen
       title={plainText(name)}
@@ -47,7 +44,12 @@ export default function Composition() {
           <h1 className="ell"><SafeText text={name} most={120} /></h1>
         </nav>
       }
-      actions={<Button kind="primary" icon="i-play" keys="R" aria-pressed={view === "run"} onClick={() => open("run")}>Run</Button>}
+      actions={
+        <>
+          <Link to="/edit" search={{ from: `composition:${name}` }} className="btn"><Icon name="i-writes" />Edit <kbd aria-hidden="true">E</kbd></Link>
+          <Button kind="primary" icon="i-play" keys="R" aria-pressed={view === "run"} onClick={() => open("run")}>Run</Button>
+        </>
+      }
     >
       {query.isPending ? (
         <Skeleton label="Loading the composition" />

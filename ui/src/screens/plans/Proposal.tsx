@@ -97,6 +97,7 @@ function Head({ details, onGone, onAgain, asking }: { details: PlanDetails } & P
         {details.checked && <EffectMark effect={(details.checked as PlanView).effect} />}
         <span className="grow" />
         <CopyButton text={details.plan_id} label="Copy the plan's id" size={undefined} />
+        <Link to="/edit" search={{ from: `plan:${details.plan_id}` }} className="btn"><Icon name="i-comp" />Edit as a composition</Link>
         <Button icon="i-again" off={asking ? "the model is being asked" : null} onClick={() => onAgain({ query: details.query, request_id: details.request_id, fresh: true })}>Another version</Button>
         <Button kind="danger" icon="i-x" off={rejectOff} busy={reject.isPending} onClick={() => reject.mutate()}>{pending ? "Reject" : "Delete"}</Button>
         <Button kind="primary" icon="i-play" off={acceptOff} busy={accept.isPending} onClick={() => accept.mutate()}>{pending ? "Accept and run" : "Run again"}</Button>

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { RunView } from "@/api/types";
-import { asCommand, asCurl, asMcpCall, hasCut, shellWord } from "./copy-as";
+import { asCommand, asCurl, asMcpCall, shellWord } from "./copy-as";
+import { hasCut } from "@/lib/json-rows";
 
 const run = { run_id: "r1", name: "triage" } as RunView;
 

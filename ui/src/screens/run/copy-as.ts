@@ -1,17 +1,9 @@
 // A run as something that can be pasted: a command line, curl, or an MCP call.
 import type { RunView } from "@/api/types";
-import { isCut } from "@/lib/json-rows";
 
 /** One word for a POSIX shell. */
 export function shellWord(text: string): string {
   return /^[A-Za-z0-9_@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
-}
-
-/** Whether a preview left something out of a value: then it cannot be copied from it. */
-export function hasCut(value: unknown): boolean {
-  if (isCut(value)) return true;
-  if (typeof value !== "object" || value === null) return false;
-  return Object.values(value).some(hasCut);
 }
 
 export function asCommand(run: RunView, input: unknown, from: string | null): string {

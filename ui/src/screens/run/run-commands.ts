@@ -6,7 +6,8 @@ import { copy } from "@/parts/Copy";
 import type { MenuItem } from "@/parts/Menu";
 import { stateWord } from "@/parts/State";
 import { useRunContext, type RunContext } from "./context";
-import { asCommand, asCurl, asMcpCall, hasCut } from "./copy-as";
+import { hasCut } from "@/lib/json-rows";
+import { asCommand, asCurl, asMcpCall } from "./copy-as";
 import { stateOf } from "./model";
 import { loadWhole } from "./whole-value";
 

@@ -78,9 +78,9 @@ function useMissing(id: string, model: RunModel | null, selected: string | null)
   });
 }
 
-export function useRun(id: string, selected: string | null): RunData {
-  const run = useQuery(runQuery(id));
-  const plan = useQuery(runPlanQuery(id));
+export function useRun(id: string, selected: string | null, enabled = true): RunData {
+  const run = useQuery({ ...runQuery(id), enabled });
+  const plan = useQuery({ ...runPlanQuery(id), enabled });
   const live = run.data !== undefined && !isOver(run.data.status);
   const entries = useRef(0);
   entries.current = run.data?.entries ?? 0;

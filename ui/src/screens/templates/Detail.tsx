@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { toolsQuery } from "@/api/queries";
 import type { TemplateView } from "@/api/types";
@@ -34,6 +35,7 @@ export function Detail({ id, pane, onPane }: { id: string; pane: PlanPane; onPan
           {plan.data && <EffectMark effect={plan.data.effect} />}
           <span className="grow" />
           <CopyButton text={`segue templates run ${id}`} label="Copy as command line" size={undefined} />
+          <Link to="/edit" search={{ from: `template:${id}` }} className="btn"><Icon name="i-comp" />Begin a composition</Link>
           <Button kind="primary" icon="i-play" off={off} onClick={() => setRunning(true)}>Run</Button>
         </div>
         <p><SafeText text={template.data.description} /></p>

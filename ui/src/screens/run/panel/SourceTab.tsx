@@ -1,10 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { runSourceQuery, stepQuery } from "@/api/queries";
 import type { RunSource, SourceSpan } from "@/api/types";
 import { lastId, planPath } from "@/lib/path";
 import { plainText } from "@/lib/safe-text";
 import { CodeView } from "@/parts/CodeView";
 import { Failure } from "@/parts/Failure";
+import { Icon } from "@/parts/Icon";
 import { SafeText } from "@/parts/SafeText";
 import { Skeleton } from "@/parts/Skeleton";
 import { useRunContext } from "../context";
@@ -35,6 +37,7 @@ export function SourceTab({ path }: { path: string }) {
     <>
       <div className="sec">
         <h2><span title={plainText(source.file ?? "")}><SafeText text={fileName(source.file) ?? model.run.name} most={80} /></span>{span && `:${span.line}`}</h2>
+        <Link to="/edit" search={{ from: `${source.current ? "composition" : "run"}:${source.current ? model.run.name : model.run.run_id}`, step: lastId(planPath(path)) }} className="btn sm r"><Icon name="i-comp" small />Open in the builder</Link>
         {!source.current && <span className="r muted">not what is served now</span>}
       </div>
       <CodeView

@@ -1,13 +1,12 @@
 import { useState } from "react";
 import { bytes } from "@/lib/format";
-import { isCut } from "@/lib/json-rows";
+import { hasCut, isCut } from "@/lib/json-rows";
 import { lastId, planPath } from "@/lib/path";
 import { CopyButton } from "@/parts/Copy";
 import { JsonTree } from "@/parts/JsonTree";
 import { SafeText } from "@/parts/SafeText";
 import { Segmented } from "@/parts/Segmented";
 import { useRunContext } from "../context";
-import { hasCut } from "../copy-as";
 import { downloadUrl, loadMore, type Part } from "../whole-value";
 
 interface Props {

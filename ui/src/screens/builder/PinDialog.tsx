@@ -1,0 +1,60 @@
+import { useState } from "react";
+import { ApiError, api, unwrap } from "@/api/client";
+import { filesQuery, queryClient } from "@/api/queries";
+import { Field } from "@/parts/Field";
+import { readFile, testFileOf, writeFile } from "./files";
+import type { TextEdit } from "./model";
+import { applied } from "./requests";
+import { ActionDialog } from "./StepDialogs";
+
+interface Props {
+  step: string;
+  /** The composition's file; null while it is not saved. */
+  file: string | null;
+  composition: string | null;
+  output: unknown;
+  noWrite: string | null;
+  onClose: () => void;
+}
+
+type Post = (path: string, init: { body: unknown }) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
+
+/** Keeps an output as a mock in the test file beside the composition. Only tests and runs with pinned outputs use it. */
+export function PinDialog({ step, file, composition, output, noWrite, onClose }: Props) {
+  const [text, setText] = useState(() => (output === undefined ? "{}" : JSON.stringify(output, null, 2)));
+  const error = problemOf(text);
+  const path = file ? testFileOf(file) : null;
+  const pin = async (): Promise<string | null> => {
+    if (!path || !composition) return "save the composition first";
+    try {
+      const before = await readFile(path).catch((why: unknown) => {
+        if (why instanceof ApiError && why.status === 404) return null;
+        throw why;
+      });
+      const body = { ...(before ? { test_text: before.text } : {}), composition, step, output: JSON.parse(text) as unknown };
+      const { edits } = (await unwrap((api.POST as unknown as Post)("/api/v1/language/pin", { body }))) as { edits: TextEdit[] };
+      await writeFile(path, applied(before?.text ?? "", edits), before?.hash ?? null);
+      void queryClient.invalidateQueries({ queryKey: filesQuery.queryKey });
+      return null;
+    } catch (why) {
+      return why instanceof Error ? why.message : String(why);
+    }
+  };
+  return (
+    <ActionDialog title={`Pin the output of ${step}`} action="Pin" off={noWrite ?? (path && composition ? null : "save the composition first") ?? error} onClose={onClose} onDo={pin}>
+      <Field label="Output" type="JSON" error={error} help={path ? `Kept as a mock in ${path}. A run in production never uses it.` : undefined}>
+        {({ id, describedBy }) => <textarea id={id} aria-describedby={describedBy} aria-invalid={error ? true : undefined} className="input" rows={12} spellCheck={false} data-autofocus value={text} onChange={(event) => setText(event.target.value)} />}
+      </Field>
+      <p className="muted">{output === undefined ? "The shown run has no output of this step: write one." : "This is the output of the shown run; you may change it."}</p>
+    </ActionDialog>
+  );
+}
+
+function problemOf(text: string): string | null {
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    return error instanceof Error ? error.message : "not JSON";
+  }
+}

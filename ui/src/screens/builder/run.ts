@@ -1,0 +1,106 @@
+// Runs of the text that is being edited: whole, up to a step, or one step on the inputs of an earlier run.
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useEffect, useMemo, useState } from "react";
+import { api, unwrap } from "@/api/client";
+import type { components } from "@/api/schema";
+import type { Look } from "@/graph/looks";
+import { announce } from "@/app/announce";
+import { stateWord } from "@/parts/State";
+import { looksOf } from "../run/looks";
+import { railOf } from "../run/rollback";
+import { wholeInput } from "../run/run-commands";
+import { useRun } from "../run/use-run";
+import { useBuilder, useShown, type Builder } from "./builder";
+
+type Options = components["schemas"]["ExecutionOptions"] & { until?: string; only?: string; run?: string; mocks?: string };
+type Result = components["schemas"]["CompositionResult"];
+
+export interface Ask {
+  input: Record<string, unknown>;
+  dry: boolean;
+  until?: string | undefined;
+  only?: string | undefined;
+  /** The test file whose mocks answer in place of tools. */
+  mocks?: string | undefined;
+}
+
+/** A saved text runs by its name; an unsaved one goes along, which needs the right to compose. */
+export function requestOf(builder: Builder, { input, dry, until, only, mocks }: Ask): components["schemas"]["CompositionRequest"] {
+  const { text, dirty } = builder.document.snapshot();
+  const { analysis } = builder.analyzer.snapshot();
+  const { file, run } = builder.snapshot();
+  const name = !dirty && file.path ? analysis?.plan?.name : undefined;
+  const options: Options = { dry_run: dry, approved: false, ...(until ? { until } : {}), ...(only && run ? { only, run } : {}), ...(mocks ? { mocks } : {}) };
+  return { ...(name ? { name } : { composition: text }), input: input as Record<string, never>, options };
+}
+
+export function useStart(onStarted: (result: Result, ask: Ask) => void) {
+  const builder = useBuilder();
+  return useMutation({
+    mutationFn: (ask: Ask) => unwrap(api.POST("/api/v1/compositions/execute", { params: ask.dry ? {} : { header: { Prefer: "respond-async" } }, body: requestOf(builder, ask) })),
+    onSuccess: (result, ask) => {
+      announce(ask.dry ? `Dry run: ${stateWord(result.status)}` : "The run started");
+      if (!ask.dry) builder.showRun(result.run_id);
+      onStarted(result, ask);
+    },
+  });
+}
+
+/** The last run of this composition: its values are what previews and single steps work with until there is a newer one. */
+export function useLastRun(): void {
+  const builder = useBuilder();
+  const name = useCompositionName();
+  const last = useQuery({
+    queryKey: ["builder-last-run", name],
+    queryFn: () => unwrap(api.GET("/api/v1/runs", { params: { query: { name: name ?? "", limit: 1 } } })),
+    enabled: name !== null,
+  });
+  const id = last.data?.runs[0]?.run_id ?? null;
+  useEffect(() => {
+    if (id && builder.snapshot().run === null) builder.showRun(id);
+  }, [builder, id]);
+}
+
+/** The name in the text, as long as it has been read. */
+export function useCompositionName(): string | null {
+  const builder = useBuilder();
+  const [name, setName] = useState<string | null>(null);
+  useEffect(
+    () =>
+      builder.analyzer.subscribe(() => {
+        const next = builder.analyzer.snapshot().analysis?.plan?.name;
+        if (next) setName(next);
+      }),
+    [builder],
+  );
+  return name;
+}
+
+export interface ShownRun {
+  id: string;
+  status: Result["status"];
+  looks: ReadonlyMap<string, Look>;
+  /** Outputs by the step's path in the plan, as far as the preview has them. */
+  output: (path: string) => unknown;
+}
+
+/** The states of the shown run by step of the plan. */
+export function useShownRun(): ShownRun | null {
+  const id = useShown((shown) => shown.run);
+  const { model } = useRun(id ?? "", null, id !== null);
+  return useMemo(() => {
+    if (!id || !model) return null;
+    const { looks } = looksOf(model, null, railOf(model), Date.now());
+    return { id, status: model.run.status, looks, output: (path) => model.byPath.get(path)?.output ?? undefined };
+  }, [id, model]);
+}
+
+/** The input that the last run had, so that nobody types it twice. */
+export function useLastInput(): Record<string, unknown> | undefined {
+  const id = useShown((shown) => shown.run);
+  const { model } = useRun(id ?? "", null, id !== null);
+  const run = model?.run;
+  const input = useQuery({ queryKey: ["builder-input", id], queryFn: () => (run ? wholeInput(run) : null), enabled: run !== undefined, staleTime: Infinity });
+  const value = input.data;
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined;
+}
