@@ -5,7 +5,7 @@ import type { components } from "@/api/schema";
 
 type Schemas = components["schemas"];
 /** What the server says about one text. The steps of a text that cannot be read are those of the last one that could. */
-export type Analysis = Pick<Schemas["TextAnalysis"], "hash" | "valid" | "findings" | "steps" | "tokens" | "plan" | "inputs"> & { spans: StepSpan[] };
+export type Analysis = Pick<Schemas["TextAnalysis"], "hash" | "valid" | "findings" | "steps" | "plan" | "inputs"> & { spans: StepSpan[] };
 export type CodeAction = Schemas["ActionList"]["actions"][number];
 export type Completion = Schemas["CompletionView"];
 export type Container = Schemas["Container"];
