@@ -42,6 +42,7 @@ pub mod expr;
 pub mod generate;
 pub mod id;
 pub mod inferred_schema;
+pub mod language;
 pub mod limits;
 pub mod pattern;
 pub mod plan;

@@ -563,7 +563,7 @@ fn program_order(plan: &Plan) -> ExecutionOrder {
 }
 
 /// The views of a body's steps.
-fn step_views(plan: &Plan, body: BodyIndex, steps: &Body) -> Vec<PlanStepView> {
+pub(crate) fn step_views(plan: &Plan, body: BodyIndex, steps: &Body) -> Vec<PlanStepView> {
     let views = plan.steps_of(body).map(|step| PlanStepView::of(plan, step));
     if steps.flow == Flow::Graph {
         return views.collect();

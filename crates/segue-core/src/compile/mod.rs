@@ -17,12 +17,12 @@ use crate::budget::panic_message;
 use crate::catalog::Catalog;
 use crate::composition::Composition;
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::document::{self, ReadLimits};
+use crate::document::{self, Node, ReadLimits};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 use crate::template::CompositionTemplate;
 use crate::types::Type;
-use dialect::ReadDocument;
+use dialect::{ReadDocument, SelectedDocument};
 
 pub use convert::{ConvertedText, convert};
 pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
@@ -51,8 +51,39 @@ fn has_errors(findings: &[Diagnostic]) -> bool {
 
 /// Compiles a text against the tools of a catalog.
 pub fn compile(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
-    contained(|| compile_text(source, catalog, limits))
+    contained(|| examine_text(source, catalog, limits).into_compiled())
         .unwrap_or_else(|fault| Compiled { composition: None, diagnostics: vec![fault] })
+}
+
+/// Everything that a compilation learned about a text, also if the text has errors.
+#[derive(Debug)]
+pub(crate) struct Examined {
+    /// The document; `None` if the text could not be read.
+    pub(crate) document: Option<Node>,
+    /// The document lowered to the native dialect, if it was in another one.
+    pub(crate) lowered: Option<Node>,
+    /// The composition, as far as it could be read. With errors, names may be unresolved, tools
+    /// missing and indices of steps may have gaps.
+    pub(crate) composition: Option<Composition>,
+    /// All findings, in the order of the text.
+    pub(crate) diagnostics: Vec<Diagnostic>,
+}
+
+impl Examined {
+    pub(crate) fn unread(diagnostics: Vec<Diagnostic>) -> Examined {
+        Examined { document: None, lowered: None, composition: None, diagnostics }
+    }
+
+    /// Whether no finding is an error.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.composition.is_some() && !has_errors(&self.diagnostics)
+    }
+
+    fn into_compiled(self) -> Compiled {
+        let is_sound = self.is_sound();
+        let composition = self.composition.filter(|_| is_sound).map(Arc::new);
+        Compiled { composition, diagnostics: self.diagnostics }
+    }
 }
 
 /// Catches panics of a reading and reports them as a finding: a bug that one document triggers must
@@ -66,11 +97,20 @@ pub(crate) fn contained<T>(read: impl FnOnce() -> T) -> Result<T, Diagnostic> {
     })
 }
 
-fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled {
-    let selected = match dialect::select(source, limits) {
-        Ok(selected) => selected,
-        Err(diagnostics) => return Compiled { composition: None, diagnostics },
-    };
+/// Compiles a text and keeps what [`compile`] drops. A panic is the caller's to contain.
+pub(crate) fn examine_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Examined {
+    match dialect::select(source, limits) {
+        Ok(selected) => examine(source, selected, catalog, limits),
+        Err(diagnostics) => Examined::unread(diagnostics),
+    }
+}
+
+fn examine(
+    source: &Source,
+    selected: SelectedDocument,
+    catalog: &Catalog,
+    limits: &Limits,
+) -> Examined {
     let ReadDocument { composition, findings: mut diagnostics, lowered } =
         dialect::read(source, &selected, limits);
     let root = selected.root;
@@ -81,7 +121,8 @@ fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled
         diagnostics.extend(dialect::template::missing_tools(&root, catalog));
     }
     let Some(mut composition) = composition else {
-        return finish(None, diagnostics, limits);
+        let diagnostics = finish(diagnostics, limits);
+        return Examined { document: Some(root), lowered, composition: None, diagnostics };
     };
     composition.template = template;
     let document = dialect::unwrap_template(&root);
@@ -94,7 +135,8 @@ fn compile_text(source: &Source, catalog: &Catalog, limits: &Limits) -> Compiled
     if !has_errors(&diagnostics) {
         diagnostics.extend(guard_finding(&composition, catalog));
     }
-    finish(Some(composition), diagnostics, limits)
+    let diagnostics = finish(diagnostics, limits);
+    Examined { document: Some(root), lowered, composition: Some(composition), diagnostics }
 }
 
 /// The error of the first guard of the toolset that refuses a composition.
@@ -150,12 +192,8 @@ pub(crate) fn final_state_type(composition: &Composition) -> Type {
     Typing::new(composition).final_state()
 }
 
-fn finish(
-    composition: Option<Composition>,
-    mut diagnostics: Vec<Diagnostic>,
-    limits: &Limits,
-) -> Compiled {
-    let is_sound = !has_errors(&diagnostics);
+/// Findings in the order of the text, without repetitions, up to the limit.
+fn finish(mut diagnostics: Vec<Diagnostic>, limits: &Limits) -> Vec<Diagnostic> {
     let in_order = |finding: &Diagnostic| (finding.span.start, finding.severity, finding.code);
     diagnostics.sort_by_key(in_order);
     diagnostics.dedup();
@@ -169,7 +207,7 @@ fn finish(
         finding.severity = rest.first().map_or(Severity::Hint, |worst| worst.severity);
         diagnostics.push(finding);
     }
-    Compiled { composition: composition.filter(|_| is_sound).map(Arc::new), diagnostics }
+    diagnostics
 }
 
 #[cfg(test)]

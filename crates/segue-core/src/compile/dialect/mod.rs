@@ -23,7 +23,7 @@ pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_expr::lower_chain;
 pub use json_schema::{Draft, composition_schema, test_schema, workspace_schema};
 pub use resources::{ListedComposition, MissingDefinition, TextCompositions};
-pub(super) use resources::{list, select};
+pub(super) use resources::{SelectedDocument, list, select};
 pub(super) use step::RESERVED;
 pub use tool_schema::WorkspaceTools;
 
@@ -33,7 +33,6 @@ use crate::document::{Node, NodeKind};
 use crate::limits::Limits;
 use crate::source::{Source, Span};
 use reader::DialectReader;
-use resources::SelectedDocument;
 
 /// The result of reading a document.
 pub(super) struct ReadDocument {
@@ -79,7 +78,7 @@ pub(super) fn read(source: &Source, selected: &SelectedDocument, limits: &Limits
 }
 
 /// A template file wraps a composition of any dialect.
-pub(super) fn unwrap_template(root: &Node) -> &Node {
+pub(crate) fn unwrap_template(root: &Node) -> &Node {
     match (root.get("composition"), root.get("steps")) {
         (Some(inner @ Node { kind: NodeKind::Object(_), .. }), None) => inner,
         _ => root,

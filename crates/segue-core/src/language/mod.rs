@@ -1,0 +1,130 @@
+//! The language service: a text and a position in it → what an editor shows there.
+//!
+//! An [`Analysis`] compiles a text once and answers questions about it: findings, names, types,
+//! places. Positions are byte offsets; surfaces convert them. Every answer refers to the text as it
+//! is, also if it does not parse.
+//!
+//! Invariants: no function panics, whatever the text and the position; a text is compiled at most
+//! once; edits lie inside the text and on character boundaries.
+//!
+//! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
+
+mod outline;
+mod steps;
+mod text_edit;
+mod views;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use crate::catalog::Catalog;
+use crate::compile::dialect::unwrap_template;
+use crate::compile::{self, Examined};
+use crate::composition::Composition;
+use crate::composition::tool::ObservedStats;
+use crate::diagnostic::Diagnostic;
+use crate::document::Node;
+use crate::id::ToolId;
+use crate::limits::Limits;
+use crate::source::{Source, Span};
+use crate::value::Value;
+use crate::view::PlanStepView;
+
+pub use text_edit::{EditError, TextEdit, apply};
+pub use views::{
+    CodeAction, Completion, CompletionKind, DocumentLink, Hover, LinkTarget, OutlineItem,
+    OutlineKind, SemanticToken, TokenKind,
+};
+
+/// What earlier runs showed, as plain data from the surface.
+#[derive(Clone, Debug, Default)]
+pub struct Observations {
+    /// The last value of each step, by its id.
+    pub steps: BTreeMap<Arc<str>, Value>,
+    /// Durations and failures of tools; they take precedence over those of the catalog.
+    pub tools: BTreeMap<ToolId, ObservedStats>,
+}
+
+/// One text, read and compiled as far as it goes.
+#[derive(Debug)]
+pub struct Analysis {
+    source: Source,
+    limits: Limits,
+    findings: Vec<Diagnostic>,
+    /// The composition, with whatever errors it has.
+    composition: Option<Arc<Composition>>,
+    is_sound: bool,
+    /// The document as written.
+    document: Option<Node>,
+    /// The document in the native dialect, if it was in another one; nodes keep their spans.
+    lowered: Option<Node>,
+    steps: OnceLock<Vec<PlanStepView>>,
+}
+
+impl Analysis {
+    /// Reads and compiles a text against the tools of a catalog.
+    pub fn new(source: &Source, catalog: &Catalog, limits: &Limits) -> Analysis {
+        let examined = compile::contained(|| compile::examine_text(source, catalog, limits))
+            .unwrap_or_else(|fault| Examined::unread(vec![fault]));
+        let is_sound = examined.is_sound();
+        Analysis {
+            source: source.clone(),
+            limits: limits.clone(),
+            findings: examined.diagnostics,
+            composition: examined.composition.map(Arc::new),
+            is_sound,
+            document: examined.document,
+            lowered: examined.lowered,
+            steps: OnceLock::new(),
+        }
+    }
+
+    /// The text.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// All findings, in the order of the text.
+    pub fn findings(&self) -> &[Diagnostic] {
+        &self.findings
+    }
+
+    /// The composition, if there is no error.
+    pub fn composition(&self) -> Option<&Arc<Composition>> {
+        self.composition.as_ref().filter(|_| self.is_sound)
+    }
+
+    /// The parts of the composition: steps with their bodies, input, output.
+    pub fn outline(&self) -> Vec<OutlineItem> {
+        let read = || Some(outline::of(self.native_tree()?, self.composition.as_deref()?));
+        compile::contained(read).ok().flatten().unwrap_or_default()
+    }
+
+    /// The composition as a tree in the native dialect.
+    fn native_tree(&self) -> Option<&Node> {
+        let written = || self.document.as_ref().map(unwrap_template);
+        self.lowered.as_ref().or_else(written)
+    }
+
+    /// The steps as a plan shows them, also of a composition with errors: the effect of a call of an
+    /// unknown tool is unknown. Empty if the text has no readable steps.
+    pub fn steps(&self) -> &[PlanStepView] {
+        self.steps.get_or_init(|| {
+            let Some(composition) = &self.composition else { return Vec::new() };
+            let read = || steps::of(composition, self.is_sound, &self.limits);
+            compile::contained(read).unwrap_or_default()
+        })
+    }
+
+    /// Replacements that fix findings in a span.
+    pub fn actions(&self, span: Span) -> Vec<CodeAction> {
+        let touches = |finding: &&Diagnostic| {
+            finding.span.start <= span.end && span.start <= finding.span.end
+        };
+        let findings = self.findings.iter().filter(touches);
+        findings.filter_map(|finding| CodeAction::of(finding, &self.source)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

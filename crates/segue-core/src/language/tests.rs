@@ -1,0 +1,48 @@
+//! What an analysis says of small texts; the larger cases are folders in `tests/corpus/language`.
+
+use super::*;
+use crate::composition::tool::Impact;
+use crate::schema::Schema;
+use crate::tool::ToolSpec;
+
+fn analysis(text: &str) -> Analysis {
+    let search = ToolSpec::new(ToolId::new("web", "search"), "Searches", Schema::any_object());
+    let catalog = Catalog::new([Arc::new(search)]);
+    Analysis::new(&Source::new("x.yaml", text), &catalog, &Limits::default())
+}
+
+#[test]
+fn a_composition_with_errors_still_has_its_steps() {
+    let text = "name: x\nsteps:\n  - id: a\n    tool: web:search\n  - 7\n  - id: b\n    tool: nothing\n    \
+                depends_on: [a, missing]\n";
+    let analysis = analysis(text);
+    assert!(analysis.composition().is_none());
+    let steps: Vec<_> = analysis.steps().iter().map(|step| (&*step.id, step.effect)).collect();
+    assert_eq!(steps, [("a", Impact::Unknown), ("b", Impact::Unknown)]);
+    assert_eq!(&*analysis.steps()[1].needs[0], "a");
+}
+
+#[test]
+fn the_outline_nests_steps_and_shows_input_and_output() {
+    let text = "name: x\ninput:\n  type: object\n  properties:\n    q: { type: string }\nsteps:\n  - id: both\n    \
+                parallel:\n      - id: left\n        tool: web:search\n      - id: right\n        wait: 1s\noutput: 1\n";
+    let items = analysis(text).outline();
+    let names: Vec<_> = items.iter().map(|item| (&*item.name, item.kind)).collect();
+    use OutlineKind::{Input, Output, Step};
+    assert_eq!(names, [("input", Input), ("both", Step), ("output", Output)]);
+    assert_eq!(items[0].children[0].detail.as_deref(), Some("string"));
+    let labels: Vec<_> = items[1].children.iter().map(|item| &*item.name).collect();
+    assert_eq!(labels, ["left", "right"]);
+    assert_eq!(items[1].children[0].children[0].detail.as_deref(), Some("web:search"));
+}
+
+#[test]
+fn a_suggestion_is_an_action() {
+    let text = "name: x\nsteps:\n  - id: a\n    tol: web:search\n";
+    let analysis = analysis(text);
+    let at = u32::try_from(text.find("tol").unwrap()).unwrap();
+    let actions = analysis.actions(Span { start: at, end: at });
+    assert_eq!(actions[0].title, "change `tol` to `tool`");
+    assert!(apply(text, &actions[0].edits).contains("    tool: web:search"));
+    assert!(analysis.actions(Span::default()).is_empty());
+}
