@@ -45,7 +45,7 @@ impl UnavailableTools {
     }
 
     /// Adds to findings about unknown tools why they are unavailable.
-    pub(super) fn explain(&self, findings: &mut [Diagnostic], source: &Source) {
+    pub fn explain(&self, findings: &mut [Diagnostic], source: &Source) {
         for finding in findings {
             match self.cause(finding, source) {
                 None => continue,

@@ -171,6 +171,7 @@ impl Global {
     /// What the arguments say about the configuration.
     fn options(&self) -> AppOptions {
         AppOptions {
+            folder: None,
             config: self.config.clone(),
             store: self.store.clone(),
             toolset: self.toolset.clone(),
