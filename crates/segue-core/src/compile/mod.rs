@@ -105,6 +105,16 @@ pub(crate) fn examine_text(source: &Source, catalog: &Catalog, limits: &Limits) 
     }
 }
 
+/// Compiles a document that was read elsewhere, as far as it goes.
+pub(crate) fn examine_document(
+    source: &Source,
+    document: Node,
+    catalog: &Catalog,
+    limits: &Limits,
+) -> Examined {
+    examine(source, SelectedDocument::of(document), catalog, limits)
+}
+
 fn examine(
     source: &Source,
     selected: SelectedDocument,

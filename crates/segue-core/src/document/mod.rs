@@ -8,6 +8,7 @@
 
 mod json;
 mod read_budget;
+pub(crate) mod tolerant;
 pub(crate) mod write;
 mod yaml;
 

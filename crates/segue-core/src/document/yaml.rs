@@ -486,3 +486,9 @@ fn copy_size(root: &Node, budget: &ReadBudget, span: Span) -> ReadResult<usize> 
     }
     Ok(nodes)
 }
+
+/// The kind of a plain scalar by its form; text if no form fits.
+pub(super) fn plain_kind(text: &str, span: Span) -> NodeKind {
+    let scalar = Scalar { text: Cow::Borrowed(text), style: ScalarStyle::Plain, tag: None };
+    scalar.kind(span).unwrap_or_else(|_| NodeKind::String(text.into()))
+}

@@ -9,6 +9,7 @@
 //!
 //! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
 
+mod broken;
 mod outline;
 mod steps;
 mod text_edit;
@@ -64,7 +65,7 @@ pub struct Analysis {
 impl Analysis {
     /// Reads and compiles a text against the tools of a catalog.
     pub fn new(source: &Source, catalog: &Catalog, limits: &Limits) -> Analysis {
-        let examined = compile::contained(|| compile::examine_text(source, catalog, limits))
+        let examined = compile::contained(|| broken::examine(source, catalog, limits))
             .unwrap_or_else(|fault| Examined::unread(vec![fault]));
         let is_sound = examined.is_sound();
         Analysis {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::composition::tool::Impact;
+use crate::diagnostic::Code;
 use crate::schema::Schema;
 use crate::tool::ToolSpec;
 
@@ -45,4 +46,16 @@ fn a_suggestion_is_an_action() {
     assert_eq!(actions[0].title, "change `tol` to `tool`");
     assert!(apply(text, &actions[0].edits).contains("    tool: web:search"));
     assert!(analysis.actions(Span::default()).is_empty());
+}
+
+#[test]
+fn a_text_that_does_not_parse_keeps_its_steps_and_other_findings() {
+    let text = "name: x\nsteps:\n  - id: a\n    tool: web:search\n    par\n  - id: b\n    tool: web:serch\n    \
+                parameters: { q: \"{{ a.x }}\" }\n";
+    let analysis = analysis(text);
+    assert_eq!(analysis.steps().len(), 2);
+    assert_eq!(&*analysis.steps()[1].needs[0], "a");
+    let codes: Vec<Code> = analysis.findings().iter().map(|finding| finding.code).collect();
+    assert_eq!(codes, [Code::Parse, Code::UnknownTool]);
+    assert!(analysis.composition().is_none());
 }

@@ -29,6 +29,13 @@ pub(in crate::compile) struct SelectedDocument {
     pub(in crate::compile) comments: Vec<Span>,
 }
 
+impl SelectedDocument {
+    /// A document that is no resource.
+    pub(in crate::compile) fn of(root: Node) -> SelectedDocument {
+        SelectedDocument { root, servers: None, comments: Vec::new() }
+    }
+}
+
 /// A composition in a text.
 #[derive(Clone, Debug)]
 pub struct ListedComposition {
