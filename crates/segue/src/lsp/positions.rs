@@ -131,7 +131,8 @@ impl Lines {
     pub(super) fn per_line(&self, span: Span) -> impl Iterator<Item = Span> + '_ {
         let bytes = span.range();
         let first = self.lines.partition_point(|line| line.end < bytes.start);
-        let lines = self.lines.iter().skip(first).take_while(move |line| line.start < span.range().end);
+        let lines =
+            self.lines.iter().skip(first).take_while(move |line| line.start < span.range().end);
         lines.filter_map(move |line| {
             let (start, end) = (line.start.max(bytes.start), line.end.min(bytes.end));
             (start < end).then(|| Span::new(start, end))
@@ -150,7 +151,8 @@ mod tests {
             let lines = Lines::of(text, encoding);
             for (offset, _) in text.char_indices().chain([(text.len(), ' ')]) {
                 // Between the two parts of a line break is the end of the line.
-                let expected = if text[offset..].starts_with('\n') && text[..offset].ends_with('\r') {
+                let expected = if text[offset..].starts_with('\n') && text[..offset].ends_with('\r')
+                {
                     offset - 1
                 } else {
                     offset

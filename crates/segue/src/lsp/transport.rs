@@ -152,7 +152,8 @@ mod tests {
     fn headers_are_read_as_the_specification_says() {
         let read = |text: &str| body(text).unwrap().map(|it| String::from_utf8(it).unwrap());
         assert_eq!(read("Content-Length: 2\r\n\r\n{}").as_deref(), Some("{}"));
-        let typed = "Content-Type: application/vscode-jsonrpc; charset=utf-8\r\ncontent-length:2\r\n\r\n[]";
+        let typed =
+            "Content-Type: application/vscode-jsonrpc; charset=utf-8\r\ncontent-length:2\r\n\r\n[]";
         assert_eq!(read(typed).as_deref(), Some("[]"));
         assert_eq!(read(""), None);
         for wrong in [
