@@ -102,6 +102,12 @@ impl Source {
         Source { name, text, notation, part: None, servers: Vec::new(), edition: Edition::CURRENT }
     }
 
+    /// The same source with another text, in the same notation.
+    #[must_use]
+    pub(crate) fn with_text(&self, text: impl Into<Arc<str>>) -> Source {
+        Source { text: text.into(), ..self.clone() }
+    }
+
     /// The same text, of which one composition is meant, by its name.
     #[must_use]
     pub fn with_part(mut self, part: Option<Arc<str>>) -> Source {

@@ -25,10 +25,11 @@ use crate::template::CompositionTemplate;
 use crate::types::Type;
 use dialect::{ReadDocument, SelectedDocument};
 
+pub(crate) use check::{exprs_of, templates_of};
 pub use convert::{ConvertedText, convert};
 pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
-pub(crate) use resolve::given_names;
-pub(crate) use typing::Typing;
+pub(crate) use resolve::{given_names, unquoted};
+pub(crate) use typing::{CallTyping, Typing};
 
 /// The result of a compilation.
 #[derive(Debug)]

@@ -14,6 +14,8 @@ mod yaml;
 
 use std::sync::Arc;
 
+pub(crate) use yaml::plain_kind;
+
 use crate::diagnostic::{Code, Diagnostic};
 use crate::limits::Limits;
 use crate::source::{Notation, Source, Span};

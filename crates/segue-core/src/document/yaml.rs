@@ -488,7 +488,7 @@ fn copy_size(root: &Node, budget: &ReadBudget, span: Span) -> ReadResult<usize> 
 }
 
 /// The kind of a plain scalar by its form; text if no form fits.
-pub(super) fn plain_kind(text: &str, span: Span) -> NodeKind {
+pub(crate) fn plain_kind(text: &str, span: Span) -> NodeKind {
     let scalar = Scalar { text: Cow::Borrowed(text), style: ScalarStyle::Plain, tag: None };
     scalar.kind(span).unwrap_or_else(|_| NodeKind::String(text.into()))
 }

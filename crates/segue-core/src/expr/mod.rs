@@ -13,6 +13,7 @@ mod filters;
 mod infer;
 mod jq;
 mod parse;
+pub(crate) mod words;
 
 use std::borrow::Cow;
 use std::fmt;

@@ -10,10 +10,22 @@
 //! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
 
 mod broken;
+mod complete;
+mod expect;
+mod hover;
+mod lexer;
+mod links;
 mod outline;
+mod path;
+mod rename;
+mod schema_parts;
+mod scope;
 mod steps;
+mod symbols;
 mod text_edit;
+mod tokens;
 mod views;
+mod zz_tmp;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -30,6 +42,7 @@ use crate::limits::Limits;
 use crate::source::{Source, Span};
 use crate::value::Value;
 use crate::view::PlanStepView;
+use symbols::Occurrence;
 
 pub use text_edit::{EditError, TextEdit, apply};
 pub use views::{
@@ -50,16 +63,19 @@ pub struct Observations {
 #[derive(Debug)]
 pub struct Analysis {
     source: Source,
+    catalog: Catalog,
     limits: Limits,
     findings: Vec<Diagnostic>,
     /// The composition, with whatever errors it has.
     composition: Option<Arc<Composition>>,
     is_sound: bool,
+    observations: Observations,
     /// The document as written.
     document: Option<Node>,
     /// The document in the native dialect, if it was in another one; nodes keep their spans.
     lowered: Option<Node>,
     steps: OnceLock<Vec<PlanStepView>>,
+    occurrences: OnceLock<Vec<Occurrence>>,
 }
 
 impl Analysis {
@@ -70,14 +86,24 @@ impl Analysis {
         let is_sound = examined.is_sound();
         Analysis {
             source: source.clone(),
+            catalog: catalog.clone(),
             limits: limits.clone(),
             findings: examined.diagnostics,
             composition: examined.composition.map(Arc::new),
             is_sound,
+            observations: Observations::default(),
             document: examined.document,
             lowered: examined.lowered,
             steps: OnceLock::new(),
+            occurrences: OnceLock::new(),
         }
+    }
+
+    /// The same analysis, with what earlier runs showed.
+    #[must_use]
+    pub fn with_observations(mut self, observations: Observations) -> Analysis {
+        self.observations = observations;
+        self
     }
 
     /// The text.
@@ -95,10 +121,50 @@ impl Analysis {
         self.composition.as_ref().filter(|_| self.is_sound)
     }
 
+    /// Proposals at a position that fit what is typed there: fields, tools, parameters, values, steps,
+    /// and names in expressions. In compositions and chains.
+    pub fn completions(&self, at: u32) -> Vec<Completion> {
+        let at = self.source.text().floor_char_boundary(at as usize);
+        compile::contained(|| complete::complete(self, at)).unwrap_or_default()
+    }
+
+    /// What is known about the word at a position: type, description, last value, times.
+    pub fn hover(&self, at: u32) -> Option<Hover> {
+        let at = self.source.text().floor_char_boundary(at as usize);
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        compile::contained(|| hover::hover(self, at)).ok().flatten()
+    }
+
+    /// Parts of the text that lead to other texts, in the order of the text.
+    pub fn links(&self) -> Vec<DocumentLink> {
+        let read = || {
+            let (tree, composition) = (self.native_tree()?, self.composition.as_deref()?);
+            Some(links::of(self, tree, composition))
+        };
+        compile::contained(read).ok().flatten().unwrap_or_default()
+    }
+
+    /// The tokens inside expressions, in the order of the text.
+    pub fn tokens(&self) -> Vec<SemanticToken> {
+        let read = || Some(tokens::of(&self.source, self.document.as_ref()?));
+        compile::contained(read).ok().flatten().unwrap_or_default()
+    }
+
     /// The parts of the composition: steps with their bodies, input, output.
     pub fn outline(&self) -> Vec<OutlineItem> {
         let read = || Some(outline::of(self.native_tree()?, self.composition.as_deref()?));
         compile::contained(read).ok().flatten().unwrap_or_default()
+    }
+
+    /// Every place that names something.
+    fn occurrences(&self) -> &[Occurrence] {
+        self.occurrences.get_or_init(|| {
+            let read = || {
+                let (tree, composition) = (self.native_tree()?, self.composition.as_deref()?);
+                Some(symbols::collect(&self.source, tree, composition))
+            };
+            compile::contained(read).ok().flatten().unwrap_or_default()
+        })
     }
 
     /// The composition as a tree in the native dialect.

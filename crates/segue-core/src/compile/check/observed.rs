@@ -286,7 +286,7 @@ fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
 }
 
 /// Calls `visit` for every template of a step, without those of nested bodies.
-pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
+pub(crate) fn templates_of<'a>(step: &'a Step, visit: &mut dyn FnMut(&'a Template)) {
     for call in step.calls() {
         visit(&call.parameters.template);
     }
@@ -310,7 +310,7 @@ pub(super) fn templates_of(step: &Step, visit: &mut dyn FnMut(&Template)) {
 }
 
 /// Calls `visit` for every condition of a step, without those of nested bodies.
-pub(super) fn exprs_of(step: &Step, visit: &mut dyn FnMut(&Expr)) {
+pub(crate) fn exprs_of<'a>(step: &'a Step, visit: &mut dyn FnMut(&'a Expr)) {
     step.probe.iter().for_each(|probe| visit(&probe.done_when));
     [&step.when, &step.success_when, &step.fail_when].into_iter().flatten().for_each(&mut *visit);
     match &step.kind {

@@ -86,7 +86,7 @@ pub(crate) fn unwrap_template(root: &Node) -> &Node {
 }
 
 /// Detects the dialect: by the `dialect` field, else by fields that only one dialect has.
-pub(super) fn detect(root: &Node) -> Dialect {
+pub(crate) fn detect(root: &Node) -> Dialect {
     if let Some(word) = root.get("dialect").and_then(Node::as_str) {
         return Dialect::parse(word).unwrap_or_default();
     }

@@ -345,7 +345,7 @@ fn other_branch(id: &str, span: Span) -> Diagnostic {
 }
 
 /// The inside of a quoted scalar, so that a replacement keeps the quotes.
-pub(super) fn unquoted(source: &Source, span: Span) -> Span {
+pub(crate) fn unquoted(source: &Source, span: Span) -> Span {
     let text = source.slice(span);
     if text.len() >= 2 && text.starts_with(['"', '\'']) {
         return Span { start: span.start + 1, end: span.end - 1 };

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "a test reads the corpus")]
+
 use super::*;
 use crate::document;
 use crate::limits::Limits;
