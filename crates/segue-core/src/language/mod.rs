@@ -25,7 +25,6 @@ mod symbols;
 mod text_edit;
 mod tokens;
 mod views;
-mod zz_tmp;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
