@@ -28,7 +28,7 @@ export interface RequiredInput {
 
 /** The inputs that a run must have, from the view of a plan (`segue plan --json`). */
 export function requiredInputs(plan: unknown): RequiredInput[] {
-  const input = member(plan, "input");
+  const input = member(plan, "inputs");
   const required = member(input, "required");
   const properties = member(input, "properties");
   if (!Array.isArray(required)) return [];

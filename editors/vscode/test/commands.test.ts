@@ -13,15 +13,15 @@ test("each command has the arguments that the program reads", () => {
 });
 
 test("the inputs without a default are asked for", () => {
-  const input = {
+  const inputs = {
     required: ["name", "count"],
     properties: { name: { type: "string", description: "Whose" }, count: {}, other: { type: "string" } },
   };
-  assert.deepEqual(requiredInputs({ input }), [
+  assert.deepEqual(requiredInputs({ inputs }), [
     { name: "name", type: "string", description: "Whose" },
     { name: "count", type: "any", description: "" },
   ]);
-  for (const plan of [null, 7, {}, { input: true }, { input: { required: "x" } }]) {
+  for (const plan of [null, 7, {}, { inputs: true }, { inputs: { required: "x" } }]) {
     assert.deepEqual(requiredInputs(plan), []);
   }
 });

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
+import { requiredInputs } from "../src/commands";
 import { NotStarted, check, missingMessage, run } from "../src/program";
 
 test("a missing program has a message that says what to do", async () => {
@@ -43,7 +44,9 @@ test("the installed program can be started", { skip: process.env["SEGUE_BIN"] ==
   const folder = mkdtempSync(join(tmpdir(), "segue-vscode-"));
   try {
     const file = join(folder, "a.yaml");
-    writeFileSync(file, "name: a\nsteps:\n  - { id: s, tool: builtin:echo, parameters: { text: x } }\n");
+    writeFileSync(file, "name: a\ninput: { required: [x], properties: { x: { type: string } } }\nsteps:\n  - { id: s, tool: builtin:echo, parameters: { text: x } }\n");
+    const plan = await run(program, ["plan", file, "--json"], folder, 60_000);
+    assert.deepEqual(requiredInputs(JSON.parse(plan.stdout)), [{ name: "x", type: "string", description: "" }]);
     const drawn = await run(program, ["plan", file, "--format", "svg"], folder, 60_000);
     assert.equal(drawn.code, 0, drawn.stderr);
     assert.match(drawn.stdout, /^<svg/);

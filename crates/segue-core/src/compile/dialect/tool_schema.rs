@@ -61,12 +61,11 @@ impl WorkspaceTools<'_> {
         }
         let rules = if rules.is_empty() { vec![Value::Bool(true)] } else { rules };
         definitions.push((TOOL_CALL.to_owned(), Value::object([("allOf", rules.into())])));
-        let required = match required.is_empty() {
-            true => Value::Bool(true),
-            false => Value::object([
-                ("if", has_tool(required)),
-                ("then", Value::object([("required", words(&["parameters"]))])),
-            ]),
+        let required = if required.is_empty() {
+            Value::Bool(true)
+        } else {
+            let then = Value::object([("required", words(&["parameters"]))]);
+            Value::object([("if", has_tool(required)), ("then", then)])
         };
         definitions.push((TOOL_CALL_REQUIRED.to_owned(), required));
         definitions
