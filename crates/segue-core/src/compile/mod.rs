@@ -7,6 +7,7 @@
 mod check;
 mod convert;
 pub mod dialect;
+mod recognize;
 mod resolve;
 mod typing;
 
@@ -170,6 +171,11 @@ pub fn read_header(source: &Source, limits: &Limits) -> Option<Composition> {
 /// Lists the compositions that a text holds: several only if it holds resources of ToolHive.
 pub fn compositions_in(source: &Source, limits: &Limits) -> TextCompositions {
     contained(|| dialect::list(source, limits)).unwrap_or_default()
+}
+
+/// Whether a text, which may be broken, is meant to be a composition.
+pub fn is_composition_text(source: &Source, limits: &Limits) -> bool {
+    contained(|| recognize::recognizes(source, limits)).unwrap_or_default()
 }
 
 /// Reads the envelope of a template without compiling its composition.

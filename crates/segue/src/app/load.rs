@@ -13,7 +13,7 @@ use crate::print::{display_path, escape_control, print_finding, print_note};
 
 /// Loads the configuration.
 pub(crate) fn load_config(options: &AppOptions) -> Result<Config, AppError> {
-    accept(options, config::load(options.config.as_deref())?)
+    accept(options, config::load_in(options.folder.as_deref(), options.config.as_deref())?)
 }
 
 /// Loads the configuration for a command that only shows its grants: no variable is expanded.
@@ -56,7 +56,7 @@ fn ignored_note(IgnoredProject { file, servers }: &IgnoredProject) -> String {
 }
 
 /// The note about the parts of an untrusted configuration that have no effect yet.
-fn untrusted_note(config: &Config) -> String {
+pub(super) fn untrusted_note(config: &Config) -> String {
     let file = config.file.as_deref().unwrap_or(Path::new("segue.yaml"));
     let part = |part: &Arc<str>| match &**part {
         // A root inside the working directory needs no trust.

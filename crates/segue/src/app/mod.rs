@@ -2,7 +2,7 @@
 //!
 //! [`App`] is what a command holds: an engine, its configuration and the servers behind it.
 //! A command that serves also keeps it current: [`reload`] reads changed files again, [`service`]
-//! makes the run service, [`signals`] says when to stop.
+//! makes the run service, [`signals`] says when to stop. [`language`] gives editors the tools of a folder.
 //!
 //! Notes for people go to standard error as they arise. Errors are returned as [`AppError`]; the
 //! command decides how it ends. Not here: arguments, output and exit codes (`cli`).
@@ -11,6 +11,7 @@ pub(crate) mod doctor;
 mod engine;
 mod error;
 mod files;
+pub(crate) mod language;
 mod load;
 mod overrides;
 mod protected_files;
@@ -62,6 +63,8 @@ use tools::{Builtins, own_tools};
 /// What a command line says about the configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AppOptions {
+    /// The folder to find the configuration for, in place of the working directory.
+    pub(crate) folder: Option<PathBuf>,
     /// The configuration file, in place of the one that is found.
     pub(crate) config: Option<PathBuf>,
     /// The store, in place of the configured one.
@@ -189,6 +192,12 @@ impl App {
             }
             builder
         })
+    }
+
+    /// An engine of the built-in tools, for an editor whose configuration cannot be used.
+    fn open_unconfigured(options: &AppOptions) -> Result<App, AppError> {
+        let selection = ServerSelection::Recorded;
+        App::build(options, Config::default(), &selection, |builder| builder)
     }
 
     fn build(

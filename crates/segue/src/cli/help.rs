@@ -7,7 +7,7 @@ use crate::print::print_status;
 /// The commands, in the order in which the overview shows them.
 const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["init", "dev", "doctor", "trust", "login"]),
-    ("Write and check", &["check", "plan", "test", "convert", "explain", "schema"]),
+    ("Write and check", &["check", "plan", "test", "convert", "explain", "schema", "lsp"]),
     ("Run", &["run", "call", "templates", "plans"]),
     ("Look at runs and act on them", &["runs", "resume", "approve", "cancel", "rollback"]),
     ("Tools and hosts", &["tools", "mcp", "serve", "export", "generate"]),

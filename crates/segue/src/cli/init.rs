@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::import::ImportedServers;
+use super::schema::write_for_new;
 use super::{Exit, Global, import};
 use crate::config::{self, TrustFile};
 use crate::print::{escape_control, print_error, print_note, print_status};
 
 /// Write a configuration and a working example
 ///
-/// Writes `segue.yaml`, `compositions/hello.yaml` and the folder `files`. If the folder has a `.mcp.json`,
-/// its MCP servers are imported.
+/// Writes `segue.yaml`, `compositions/hello.yaml`, the folder `files`, and a JSON Schema with the tools for
+/// editors. If the folder has a `.mcp.json`, its MCP servers are imported.
 #[derive(Args, Debug)]
 pub(super) struct InitArgs {
     /// The folder to write to
@@ -77,6 +78,13 @@ pub(super) fn init(global: &Global, args: &InitArgs) -> Exit {
     }
     if is_new && !global.quiet {
         print_status(&format!("created {}/ for the file tools", folder.display()));
+    }
+    match write_for_new(global, &args.folder) {
+        Ok(file) if !global.quiet => {
+            print_status(&format!("wrote {} for editors", file.display()));
+        }
+        Ok(_) => {}
+        Err(exit) => return exit,
     }
     if imported.is_none() {
         trust(&args.folder.join("segue.yaml"));

@@ -20,6 +20,7 @@ mod import;
 mod init;
 mod input;
 mod login;
+mod lsp;
 mod man;
 mod mcp;
 mod plan;
@@ -171,6 +172,7 @@ impl Global {
     /// What the arguments say about the configuration.
     fn options(&self) -> AppOptions {
         AppOptions {
+            folder: None,
             config: self.config.clone(),
             store: self.store.clone(),
             toolset: self.toolset.clone(),
@@ -230,6 +232,7 @@ enum Command {
     Init(init::InitArgs),
     Doctor(doctor::DoctorArgs),
     Login(login::LoginArgs),
+    Lsp(lsp::LspArgs),
     Trust(trust::TrustArgs),
     Completions(completions::CompletionsArgs),
     Man(man::ManArgs),
@@ -257,10 +260,13 @@ impl Cli {
         let global = self.global;
         let default_level = match self.command {
             Command::Serve(_) => Some("info".to_owned()),
-            Command::Dev(_) => Some("warn".to_owned()),
+            Command::Dev(_) | Command::Lsp(_) => Some("warn".to_owned()),
             _ => None,
         };
-        if matches!(self.command, Command::Serve(_) | Command::Dev(_) | Command::Mcp(_)) {
+        if matches!(
+            self.command,
+            Command::Serve(_) | Command::Dev(_) | Command::Lsp(_) | Command::Mcp(_)
+        ) {
             log::set_format(global.log_format);
         }
         let in_env = || std::env::var("SEGUE_LOG").ok().filter(|level| !level.is_empty());
@@ -295,6 +301,7 @@ impl Cli {
             Command::Init(args) => init::init(&global, &args),
             Command::Doctor(args) => doctor::doctor(&global, &args),
             Command::Login(args) => login::login(&global, &args),
+            Command::Lsp(args) => lsp::lsp(&global, &args),
             Command::Trust(args) => trust::trust(&global, &args),
             Command::Completions(args) => completions::completions(&args),
             Command::Man(args) => man::man(&args),

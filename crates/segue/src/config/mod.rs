@@ -295,19 +295,32 @@ impl Config {
 /// Finds and reads the configuration: the named one, else `SEGUE_CONFIG`, else `segue.yaml` in the
 /// working directory or above, else the user's own.
 pub fn load(named: Option<&Path>) -> Result<Loaded, ConfigError> {
+    load_in(None, named)
+}
+
+/// The same for another folder than the working directory.
+pub fn load_in(folder: Option<&Path>, named: Option<&Path>) -> Result<Loaded, ConfigError> {
     let allows = |file: &Path, is_named: bool, grants: &GrantedParts| {
         is_named || TrustFile::load().allows_grants(Some(file), grants)
     };
-    load_by(named, &allows)
+    load_by(folder, named, &allows)
 }
 
 /// The same without expanding variables, for a command that only shows the grants.
 pub fn load_as_written(named: Option<&Path>) -> Result<Loaded, ConfigError> {
-    load_by(named, &|_, _, _| false)
+    load_by(None, named, &|_, _, _| false)
+}
+
+/// The findings about the text of a configuration, as an editor has it. No variable is expanded.
+pub(crate) fn findings(file: &Path, text: &str) -> (Source, Vec<Diagnostic>) {
+    let source = Source::new(display_path(file), text);
+    let (_, diagnostics) = read::read(&source, file, &|_| None, &|_| false);
+    (source, diagnostics)
 }
 
 /// `allows` says whether the grants of a file, named or found, take effect.
 fn load_by(
+    folder: Option<&Path>,
     named: Option<&Path>,
     allows: &dyn Fn(&Path, bool, &GrantedParts) -> bool,
 ) -> Result<Loaded, ConfigError> {
@@ -320,12 +333,15 @@ fn load_by(
         loaded.config.ignored_project = ignored_project(&loaded.config);
         return Ok(loaded);
     }
-    let mut loaded = match discover(&["segue.yaml", "segue.yml"]) {
+    let start = folder.map_or_else(|| std::env::current_dir().ok(), |it| Some(it.to_owned()));
+    let discover = |names: &[&str]| discover(start.as_deref()?, names);
+    let mut loaded = match discover(CONFIG_NAMES) {
         Some(file) => {
             let mut found = read_file(&file, true)?;
-            found.config.drop_default_grants();
+            let here = start.as_deref().unwrap_or(Path::new("."));
+            found.config.drop_default_grants(here);
             if !TrustFile::load().allows(&found.config) {
-                found.config.drop_untrusted();
+                found.config.drop_untrusted(here);
             }
             found
         }
@@ -342,7 +358,7 @@ fn load_by(
         value
     };
     let own = &loaded.config.servers_as_written;
-    let project = discover(&[".mcp.json"]).map(|file| servers::project(file, own, &env));
+    let project = discover(&[PROJECT_NAME]).map(|file| servers::project(file, own, &env));
     loaded.config.project = project;
     loaded.config.secrets.append(&mut values.take());
     let of_project = loaded.config.project.iter().flat_map(|project| project.servers.values());
@@ -358,8 +374,14 @@ fn ignored_project(config: &Config) -> Option<IgnoredProject> {
     (!servers.is_empty()).then_some(IgnoredProject { file, servers })
 }
 
-fn discover(names: &[&str]) -> Option<PathBuf> {
-    let start = std::env::current_dir().ok()?;
+/// The names of a configuration.
+pub(crate) const CONFIG_NAMES: &[&str] = &["segue.yaml", "segue.yml"];
+
+/// The name of a project's list of MCP servers.
+pub(crate) const PROJECT_NAME: &str = ".mcp.json";
+
+/// The first of these files in a folder or above it.
+fn discover(start: &Path, names: &[&str]) -> Option<PathBuf> {
     start
         .ancestors()
         .flat_map(|folder| names.iter().map(|name| folder.join(name)))

@@ -74,23 +74,23 @@ pub(super) fn has_variable(node: &Node) -> bool {
 }
 
 impl Config {
-    /// Removes the default from `grants`: a root of the file tools inside the working directory.
-    pub(super) fn drop_default_grants(&mut self) {
+    /// Removes the default from `grants`: a root of the file tools inside the working directory, `here`.
+    pub(super) fn drop_default_grants(&mut self, here: &Path) {
         let builtins = self.grants.as_written.get("builtins");
         let only = |value: Option<&Value>, key: &str| {
             value.and_then(Value::as_object).is_some_and(|it| it.len() == 1 && it.contains_key(key))
         };
         let has_only_a_root =
             only(builtins, "files") && only(builtins.and_then(|it| it.get("files")), "root");
-        if has_only_a_root && self.files_root.as_deref().is_some_and(is_inside_here) {
+        if has_only_a_root && self.files_root.as_deref().is_some_and(|it| is_inside(it, here)) {
             self.grants.parts.retain(|part| &**part != "builtins");
         }
     }
 
     /// Removes the grants of an untrusted configuration. Tools and the model stay: they refuse calls and
     /// say why.
-    pub(super) fn drop_untrusted(&mut self) {
-        self.files_root = self.files_root.take().filter(|root| is_inside_here(root));
+    pub(super) fn drop_untrusted(&mut self, here: &Path) {
+        self.files_root = self.files_root.take().filter(|root| is_inside(root, here));
         self.overwrite.clear();
         self.http_allow.clear();
         self.tools.clear();
@@ -103,10 +103,8 @@ impl Config {
 }
 
 /// Whether a folder is inside the working directory, with links followed.
-fn is_inside_here(folder: &Path) -> bool {
-    let Some(here) = std::env::current_dir().ok().and_then(|it| it.canonicalize().ok()) else {
-        return false;
-    };
+fn is_inside(folder: &Path, here: &Path) -> bool {
+    let Ok(here) = here.canonicalize() else { return false };
     let mut known = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     // A missing folder would be created at its path.
     while !known.exists() && known.symlink_metadata().is_err() && known.pop() {}
@@ -194,10 +192,14 @@ pub enum TrustStatus {
 }
 
 impl TrustFile {
+    /// The file, in the user's data folder.
+    pub(crate) fn path() -> Option<PathBuf> {
+        data_folder().map(|folder| folder.join("trusted"))
+    }
+
     /// Loads the trusted configurations.
     pub fn load() -> TrustFile {
-        let file = data_folder().map(|folder| folder.join("trusted"));
-        file.and_then(|file| TrustFile::read(&file).ok()).unwrap_or_default()
+        TrustFile::path().and_then(|file| TrustFile::read(&file).ok()).unwrap_or_default()
     }
 
     fn read(file: &Path) -> std::io::Result<TrustFile> {

@@ -5,7 +5,7 @@ use std::fs;
 use clap::CommandFactory as _;
 use segue_core::diagnostic::Code;
 
-use crate::support::{World, json};
+use crate::support::{Json, World, json};
 
 #[test]
 fn what_init_writes_runs() {
@@ -171,6 +171,55 @@ fn schemas_of_both_drafts_are_printed() {
     assert_eq!(current["$schema"], "https://json-schema.org/draft/2020-12/schema");
     let older = world.json(0, &["schema", "--draft", "07"]);
     assert_eq!(older["$schema"], "http://json-schema.org/draft-07/schema#");
+}
+
+/// The schema of a fresh folder accepts what Segue accepts there, without a network, and finds a wrong
+/// tool and a wrong parameter.
+#[test]
+fn init_writes_a_schema_with_the_tools_of_the_folder() {
+    let world = World::new();
+    world.segue(&["init"]).exits(0);
+    let hello = fs::read_to_string(world.path("compositions/hello.yaml")).unwrap();
+    let header = "# yaml-language-server: $schema=../.segue/composition.schema.json\n";
+    assert!(hello.starts_with(header), "{hello}");
+    let written = fs::read_to_string(world.path(".segue/composition.schema.json")).unwrap();
+    let schema: Json = serde_json::from_str(&written).unwrap();
+    assert!(jsonschema::meta::is_valid(&schema));
+    assert_eq!(schema, world.json(0, &["schema", "--tools", "--draft", "07"]));
+    for draft in ["07", "2020-12"] {
+        let schema = world.json(0, &["schema", "--tools", "--draft", draft]);
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let step = |tool: &str, parameters: Json| {
+            json!({ "name": "c", "steps": [{ "id": "a", "tool": tool, "parameters": parameters }] })
+        };
+        assert!(validator.is_valid(&step("builtin:text_stats", json!({ "text": "{{ input.x }}" }))));
+        assert!(validator.is_valid(&step("sleep", json!({ "ms": "{{ input.ms }}" }))));
+        assert!(!validator.is_valid(&step("builtin:text_stat", json!({ "text": "x" }))), "{draft}");
+        assert!(!validator.is_valid(&step("sleep", json!({ "ms": "soon" }))), "{draft}");
+        assert!(!validator.is_valid(&step("sleep", json!({}))), "{draft}");
+    }
+}
+
+/// Commands and recorded tools are in the schema; of a server whose tools are unknown, every name is accepted,
+/// and nothing is started.
+#[test]
+fn the_schema_has_the_tools_of_the_configuration() {
+    let world = World::new();
+    let config = "commands: { today: { argv: [date] } }\n\
+                  mcpServers: { away: { command: does-not-exist } }\n";
+    world.file("segue.yaml", config);
+    let printed = world.segue(&["schema", "--tools", "--offline"]).exits(0);
+    assert!(printed.stderr.contains("`away`"), "{}", printed.stderr);
+    let validator = jsonschema::validator_for(&printed.json()).unwrap();
+    for (tool, is_known) in [("today", true), ("away:anything", true), ("tomorrow", false)] {
+        let document = json!({ "name": "c", "steps": [{ "id": "a", "tool": tool }] });
+        assert_eq!(validator.is_valid(&document), is_known, "{tool}");
+    }
+    let written = world.segue(&["schema", "--tools", "--offline", "--write"]).exits(0);
+    assert!(written.stdout.is_empty(), "{}", written.stdout);
+    assert!(world.path(".segue/composition.schema.json").is_file());
+    world.segue(&["schema", "--write"]).exits(2);
+    world.segue(&["schema", "--tools", "--test"]).exits(2);
 }
 
 #[test]

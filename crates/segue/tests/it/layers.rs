@@ -15,14 +15,16 @@ const CRATES: &[&str] = &["segue-core", "segue-runtime", "segue"];
 
 /// Top-level modules of `segue` and those that each must not use.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    ("api", &["rest", "graphql", "mcp", "http", "cli", "app"]),
-    ("rest", &["graphql", "mcp", "cli", "app"]),
-    ("graphql", &["rest", "mcp", "cli", "app"]),
-    ("mcp", &["rest", "graphql", "cli", "app"]),
-    ("http", &["rest", "graphql", "mcp", "cli", "app"]),
-    ("config", &["api", "rest", "graphql", "mcp", "http", "cli", "app"]),
-    ("observe", &["rest", "graphql", "mcp", "http", "cli", "app"]),
-    ("app", &["cli"]),
+    ("api", &["rest", "graphql", "mcp", "lsp", "http", "cli", "app"]),
+    ("rest", &["graphql", "mcp", "lsp", "cli", "app"]),
+    ("graphql", &["rest", "mcp", "lsp", "cli", "app"]),
+    ("mcp", &["rest", "graphql", "lsp", "cli", "app"]),
+    // It has no service: the tools of a folder come from `app`, answers from the core.
+    ("lsp", &["rest", "graphql", "mcp", "http", "cli", "server"]),
+    ("http", &["rest", "graphql", "mcp", "lsp", "cli", "app"]),
+    ("config", &["api", "rest", "graphql", "mcp", "lsp", "http", "cli", "app"]),
+    ("observe", &["rest", "graphql", "mcp", "lsp", "http", "cli", "app"]),
+    ("app", &["lsp", "cli"]),
 ];
 
 /// A source file: its path below `src`, without the extension, and its code.

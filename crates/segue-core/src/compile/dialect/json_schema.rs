@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::grammar::{
-    ARAZZO, CHAIN, COMPOSITION, FieldGrammar, FieldShape, PLAN, RecordGrammar, SKILL, STEP_KINDS,
-    TEMPLATE, TEST_FILE, TOOLHIVE,
+    ARAZZO, CALL, CHAIN, COMPOSITION, FieldGrammar, FieldShape, PLAN, PROBE, ROLLBACK,
+    RecordGrammar, SKILL, STEP, STEP_KINDS, TEMPLATE, TEST_FILE, TOOLHIVE,
 };
+use super::tool_schema::{self, WorkspaceTools};
 use crate::composition::Dialect;
 use crate::value::{Map, Value};
 
@@ -26,7 +27,8 @@ impl Draft {
         }
     }
 
-    fn definitions(self) -> &'static str {
+    /// The keyword of definitions.
+    pub(super) fn definitions(self) -> &'static str {
         match self {
             Draft::Draft2020 => "$defs",
             Draft::Draft07 => "definitions",
@@ -36,7 +38,21 @@ impl Draft {
 
 /// The JSON Schema of compositions in every dialect.
 pub fn composition_schema(draft: Draft) -> Value {
-    let mut writer = SchemaWriter { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    schema_of_compositions(draft, None)
+}
+
+/// The same with the tools of a workspace: a call names one of them and has its parameters.
+pub fn workspace_schema(draft: Draft, tools: WorkspaceTools<'_>) -> Value {
+    schema_of_compositions(draft, Some(tools))
+}
+
+fn schema_of_compositions(draft: Draft, tools: Option<WorkspaceTools<'_>>) -> Value {
+    let mut writer = SchemaWriter::new(draft);
+    if let Some(tools) = tools {
+        writer.has_tools = true;
+        let definitions = tools.definitions(draft).into_iter();
+        writer.definitions.extend(definitions.map(|(name, it)| (name.into(), it)));
+    }
     let mut schema = writer.reference(&COMPOSITION);
     // Built from the inside out: each dialect is the `else` of the one before it, so the last comes
     // first.
@@ -71,7 +87,7 @@ pub fn composition_schema(draft: Draft) -> Value {
 
 /// The JSON Schema of files with tests.
 pub fn test_schema(draft: Draft) -> Value {
-    let mut writer = SchemaWriter { draft, dialect: Dialect::Composition, definitions: Map::new() };
+    let mut writer = SchemaWriter::new(draft);
     let schema = writer.reference(&TEST_FILE);
     writer.definitions.sort_unstable_keys();
     Value::object([
@@ -133,13 +149,28 @@ struct SchemaWriter {
     draft: Draft,
     dialect: Dialect,
     definitions: Map,
+    /// Whether the definitions of a workspace's tools are there.
+    has_tools: bool,
 }
 
+/// The records of native compositions and chains whose `tool` is called with `parameters`.
+const CALLS: &[&RecordGrammar] = &[&STEP, &CALL, &ROLLBACK, &PROBE];
+
 impl SchemaWriter {
+    fn new(draft: Draft) -> SchemaWriter {
+        let (dialect, definitions) = (Dialect::Composition, Map::new());
+        SchemaWriter { draft, dialect, definitions, has_tools: false }
+    }
+
     fn record(&mut self, record: &'static RecordGrammar) -> Value {
         let mut properties = Map::new();
+        let is_call = self.has_tools && CALLS.iter().any(|call| std::ptr::eq(*call, record));
         for field in record.fields_in(self.dialect) {
-            properties.insert(field.name.into(), self.field(field));
+            let schema = match field.name {
+                "tool" if is_call => self.described(field.doc, tool_schema::TOOL_NAME),
+                _ => self.field(field),
+            };
+            properties.insert(field.name.into(), schema);
         }
         let mut schema = Map::new();
         schema.insert("description".into(), Value::from(record.doc));
@@ -152,7 +183,26 @@ impl SchemaWriter {
         if record.name == "step" {
             schema.insert("oneOf".into(), one_kind());
         }
+        if is_call {
+            // In a chain the parameters may be `inputs` instead.
+            let required =
+                (self.dialect != Dialect::Chain).then_some(tool_schema::TOOL_CALL_REQUIRED);
+            let rules = [tool_schema::TOOL_CALL].into_iter().chain(required);
+            let rules: Vec<Value> = rules.map(|name| self.pointer(name)).collect();
+            schema.insert("allOf".into(), rules.into());
+        }
         schema.into()
+    }
+
+    fn pointer(&self, name: &str) -> Value {
+        let pointer = format!("#/{}/{name}", self.draft.definitions());
+        Value::object([("$ref", Value::from(pointer))])
+    }
+
+    /// A definition with a description. Beside a `$ref`, older drafts ignore everything else.
+    fn described(&self, doc: &str, name: &str) -> Value {
+        let schema = vec![self.pointer(name)];
+        Value::object([("description", Value::from(doc)), ("allOf", schema.into())])
     }
 
     fn field(&mut self, field: &'static FieldGrammar) -> Value {
@@ -223,8 +273,7 @@ impl SchemaWriter {
             let schema = self.record(record);
             self.definitions.insert(name.as_str().into(), schema);
         }
-        let pointer = format!("#/{}/{name}", self.draft.definitions());
-        Value::object([("$ref", Value::from(pointer))])
+        self.pointer(&name)
     }
 }
 
@@ -263,7 +312,7 @@ fn one_kind() -> Value {
     kinds.into()
 }
 
-fn typed(word: &str) -> Value {
+pub(super) fn typed(word: &str) -> Value {
     Value::object([("type", Value::from(word))])
 }
 
@@ -271,10 +320,10 @@ fn types(choices: &[&str]) -> Value {
     Value::object([("type", words(choices))])
 }
 
-fn pattern(pattern: &str) -> Value {
+pub(super) fn pattern(pattern: &str) -> Value {
     Value::object([("type", Value::from("string")), ("pattern", Value::from(pattern))])
 }
 
-fn words(words: &[&str]) -> Value {
+pub(super) fn words(words: &[&str]) -> Value {
     words.iter().map(|word| Value::from(*word)).collect::<Vec<_>>().into()
 }

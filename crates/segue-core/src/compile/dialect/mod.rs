@@ -16,14 +16,16 @@ mod retry;
 mod skill;
 mod step;
 pub(super) mod template;
+mod tool_schema;
 mod toolhive;
 
 pub(super) use chain::is_reserved_in_state;
 pub(super) use chain_expr::lower_chain;
-pub use json_schema::{Draft, composition_schema, test_schema};
+pub use json_schema::{Draft, composition_schema, test_schema, workspace_schema};
 pub use resources::{ListedComposition, MissingDefinition, TextCompositions};
 pub(super) use resources::{SelectedDocument, list, select};
 pub(crate) use step::RESERVED;
+pub use tool_schema::WorkspaceTools;
 
 use crate::composition::{Composition, Dialect};
 use crate::diagnostic::{Code, Diagnostic};
