@@ -64,6 +64,7 @@ async function screens(segue, ids) {
     ["run-timeline", `/runs/${ids.report}?view=timeline`, (page) => page.getByText("announce").first().waitFor()],
     ["inbox", "/inbox", (page) => page.getByText("notes/old.draft").first().waitFor()],
     ["compositions", "/compositions/weekly-report", (page) => page.locator(".node").first().waitFor()],
+    ["builder", "/edit?file=compositions%2Fweekly-report.yaml&step=announce", (page) => page.locator(".b-edge").first().waitFor()],
     ["tools", "/tools?tool=builtin%3Afiles_read", (page) => page.getByRole("heading", { name: /files_read/ }).first().waitFor()],
   ];
 }

@@ -103,7 +103,7 @@ function mapPlaces(analysis: Analysis, at: (position: number) => number): Analys
     const start = at(one.start);
     return { ...one, start, end: Math.max(start, at(one.end)) };
   };
-  return { ...analysis, findings: analysis.findings.map(place<Finding>), spans: analysis.spans.map(place<StepSpan>), tokens: analysis.tokens.map(place) };
+  return { ...analysis, findings: analysis.findings.map(place<Finding>), spans: analysis.spans.map(place<StepSpan>) };
 }
 
 /** No place is outside of the text: the editor refuses one, and with it what is typed. */

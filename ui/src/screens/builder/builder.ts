@@ -10,8 +10,8 @@ import { Analyzer, type Checked } from "./analyzer";
 import { BuilderDocument, type Snapshot } from "./document";
 import { editorExtensions } from "./editor";
 import { formatOf } from "./files";
-import type { Edited, Language } from "./language";
-import type { Edit } from "./model";
+import type { Language } from "./language";
+import type { Edit, Edited } from "./model";
 import { findStep, pathsById, stepAt } from "./steps";
 
 export interface FileState {
@@ -194,7 +194,7 @@ export class Builder {
       this.renamed.set(original, edit.to);
       if (this.shown.selected === edit.step) this.set({ selected: edit.to });
     }
-    if (edit.kind === "add_step" && typeof edit.step.id === "string") this.selectSoon(edit.step.id);
+    if (edit.kind === "add_step" && hasId(edit.step)) this.selectSoon(edit.step.id);
     if (edit.kind === "duplicate_step" && edit.id) this.selectSoon(edit.id);
     if (edit.kind === "wrap") this.selectSoon(edit.id);
     if (edit.kind === "remove_step" && this.shown.selected === edit.step) this.set({ selected: null });
@@ -230,6 +230,8 @@ export class Builder {
     return taken;
   }
 }
+
+const hasId = (step: unknown): step is { id: string } => typeof step === "object" && step !== null && "id" in step && typeof step.id === "string";
 
 export const BuilderCtx = createContext<Builder | null>(null);
 

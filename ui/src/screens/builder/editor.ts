@@ -26,11 +26,8 @@ export interface EditorOptions {
   onCompleted?: (ms: number) => void;
 }
 
-const TYPES: Record<string, string> = { tool: "function", field: "property", parameter: "property", value: "enum", step: "variable", name: "variable", filter: "method", function: "function", keyword: "keyword" };
-
 const toOption = (item: Completion) => ({
   label: plainText(item.label),
-  type: TYPES[item.kind] ?? "text",
   detail: [item.required ? "required" : "", item.detail ? plainText(item.detail) : ""].filter(Boolean).join(" "),
   ...(item.documentation ? { info: () => prose(item.documentation ?? "") } : {}),
   // What is required comes first.

@@ -75,7 +75,7 @@ export function edgeLabels(text: string, spans: readonly StepSpan[], steps: read
   const visit = (list: readonly PlanStepView[]) => {
     for (const step of list) {
       const span = spans.find((one) => one.step === step.id);
-      if (span && step.tool) {
+      if (span) {
         const needs = new Set(step.needs);
         const found = new Map<string, string[]>();
         for (const [, field = "", from = "", path = ""] of text.slice(span.start, span.end).matchAll(REFERENCE)) {

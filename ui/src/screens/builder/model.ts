@@ -1,90 +1,24 @@
 // What the parts of the builder share: texts, edits, findings, and what a part gets to work with.
 //
 // Positions are UTF-16 offsets from the beginning of the text, as CodeMirror and the server count them.
-import type { DiagnosticView, PlanStepView, PlanView } from "@/api/types";
+import type { components } from "@/api/schema";
 
-/** Replaces `start..end` of the text that was sent. A list is sorted and does not overlap. */
-export interface TextEdit {
-  start: number;
-  end: number;
-  text: string;
-}
-
-/** Where a step goes. `body` names a list of a step with several: a branch or a case by its number, or `otherwise`. */
-export type Place =
-  | { at: "before" | "after"; step: string }
-  | { at: "first_in" | "last_in"; step?: string; body?: string };
-
-/** The step that is put around others, as a composition writes it. */
-export type Container =
-  | { loop: { over: unknown; as?: string } }
-  | { parallel: { wait_for?: string } }
-  | { choose: { when: unknown } }
-  | { repeat: { until: unknown; max_iterations: number } };
-
-/** One change of the graph, as the server takes it (`POST /api/v1/language/edit`). Steps are named by their ids. */
-export type Edit =
-  | { kind: "add_step"; step: Record<string, unknown>; place: Place }
-  | { kind: "remove_step"; step: string }
-  | { kind: "rename_step"; step: string; to: string }
-  | { kind: "move_step"; step: string; place: Place }
-  | { kind: "duplicate_step"; step: string; id?: string | null }
-  | { kind: "set_field"; step?: string | null; field: string; value: unknown }
-  | { kind: "clear_field"; step?: string | null; field: string }
-  | { kind: "connect"; from: string; to: string; reference?: { path: string; field: string } | null }
-  | { kind: "disconnect"; from: string; to: string }
-  | { kind: "wrap"; steps: string[]; id: string; container: Container }
-  | { kind: "extract"; steps: string[]; name: string; id?: string | null }
-  | { kind: "change_kind"; step: string; to: Record<string, unknown> };
-
-export type Finding = DiagnosticView & { start: number; end: number };
-
+type Schemas = components["schemas"];
+/** What the server says about one text. The steps of a text that cannot be read are those of the last one that could. */
+export type Analysis = Pick<Schemas["TextAnalysis"], "hash" | "valid" | "findings" | "steps" | "plan" | "inputs"> & { spans: StepSpan[] };
+export type CodeAction = Schemas["ActionList"]["actions"][number];
+export type Completion = Schemas["CompletionView"];
+export type Container = Schemas["Container"];
+/** One change of the graph. Steps are named by their ids. */
+export type Edit = Schemas["Edit"];
+export type Edited = Schemas["EditList"];
+export type Finding = Schemas["TextFinding"];
+export type Hover = Schemas["HoverView"];
+export type Place = Schemas["Place"];
 /** Where a step stands in the text. */
-export interface StepSpan {
-  step: string;
-  start: number;
-  end: number;
-}
-
-/** What the server says about one text (`POST /api/v1/language/analyze`). */
-export interface Analysis {
-  hash: string;
-  valid: boolean;
-  findings: Finding[];
-  /** Empty if the text cannot be read. */
-  steps: PlanStepView[];
-  spans: StepSpan[];
-  tokens: { start: number; end: number; kind: string }[];
-  /** Only of a text without errors. */
-  plan?: PlanView | null;
-  inputs?: unknown;
-}
-
-export interface Completion {
-  label: string;
-  kind: string;
-  detail?: string | null;
-  documentation?: string | null;
-  required: boolean;
-  start: number;
-  end: number;
-  text: string;
-}
-
-export interface Hover {
-  start: number;
-  end: number;
-  type?: string | null;
-  /** Markdown. */
-  contents: string;
-}
-
-export interface CodeAction {
-  title: string;
-  code: string;
-  preferred: boolean;
-  edits: TextEdit[];
-}
+export type StepSpan = Pick<Schemas["StepRange"], "step" | "start" | "end">;
+/** Replaces `start..end` of the text that was sent. A list is sorted and does not overlap. */
+export type TextEdit = Schemas["TextEditView"];
 
 /** One rendered argument. */
 export interface PreviewField {
