@@ -149,6 +149,21 @@ describe("the expression editor", () => {
     expect(changed).toEqual([]);
   });
 
+  it("lists what begins with the typed letters first", async () => {
+    const { mirror, root } = edit("", { condition: true, complete: () => Promise.resolve([item("capitalize", 0, 1), item("lines", 0, 1), item("Length", 0, 1)]) });
+    typeText(mirror, "l");
+    await waitFor(() => expect(options(root)).toEqual(["linesstring", "Lengthstring", "capitalizestring"]));
+  });
+
+  it("types over a selection by itself, so that the browser writes no inline style", () => {
+    const { mirror, root } = edit("{{ a.b }}");
+    mirror.view.dispatch({ selection: { anchor: 0, head: 9 } });
+    const event = new InputEvent("beforeinput", { inputType: "insertText", data: "x", cancelable: true, bubbles: true });
+    root.querySelector(".cm-content")?.dispatchEvent(event);
+    expect(event.defaultPrevented).toBe(true);
+    expect(mirror.view.state.doc.toString()).toBe("x");
+  });
+
   it("asks for nothing outside of braces", async () => {
     vi.useFakeTimers();
     const complete = vi.fn(() => Promise.resolve([]));
