@@ -180,11 +180,14 @@ fn ask_everything(analysis: &Analysis, at: u32) {
         assert!(span.start <= at && at <= span.end + 3, "{proposal:?} is not at {at}");
     }
     if let Some(hover) = analysis.hover(at) {
-        assert!(text.get(hover.span.range()).is_some(), "{hover:?}");
+        assert!(text.get(hover.span.range()).is_some(), "{hover:?} in {text:?}");
     }
     let spans = analysis.references(at).into_iter().chain(analysis.definition(at));
     for span in spans.chain(analysis.rename_span(at)) {
-        assert!(text.get(span.range()).is_some_and(|word| !word.is_empty()), "{span:?}");
+        assert!(
+            text.get(span.range()).is_some_and(|word| !word.is_empty()),
+            "{span:?} in {text:?}"
+        );
     }
     for to in ["another_name", "7", "read-it", "ü", "", "a b"] {
         if let Ok(edits) = analysis.rename(at, to) {
@@ -192,10 +195,10 @@ fn ask_everything(analysis: &Analysis, at: u32) {
         }
     }
     for token in analysis.tokens() {
-        assert!(text.get(token.span.range()).is_some(), "{token:?}");
+        assert!(text.get(token.span.range()).is_some(), "{token:?} in {text:?}");
     }
     for link in analysis.links() {
-        assert!(text.get(link.span.range()).is_some(), "{link:?}");
+        assert!(text.get(link.span.range()).is_some(), "{link:?} in {text:?}");
     }
     for action in analysis.actions(Span { start: 0, end: u32::MAX }) {
         check_edits(text, &action.edits);
