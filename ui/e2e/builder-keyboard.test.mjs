@@ -41,7 +41,7 @@ describe("the keyboard alone", () => {
     await key("Control+k");
     await page.getByRole("dialog").waitFor();
     await page.keyboard.type("new composition");
-    await page.getByRole("option", { name: "New composition" }).waitFor();
+    await page.getByRole("option", { name: "New composition", exact: true }).waitFor();
     await key("Enter");
     await page.getByRole("heading", { level: 1, name: "New composition" }).waitFor();
     await tabTo(page, /^Nothing/);
