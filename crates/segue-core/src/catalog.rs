@@ -3,6 +3,7 @@
 //! A [`Catalog`] is a snapshot. Plans copy the definitions they use, so a server that changes its
 //! tools cannot change a plan.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -57,6 +58,16 @@ impl Catalog {
     /// known, but may not be called.
     pub fn restrict(&mut self, toolset: Toolset) {
         self.toolset = Some(toolset);
+    }
+
+    /// The tools that the toolset allows, and no others: those are unknown to who reads this catalog.
+    #[must_use]
+    pub fn allowed(&self) -> Cow<'_, Catalog> {
+        let Some(toolset) = &self.toolset else { return Cow::Borrowed(self) };
+        let is_allowed = |tool: &&Arc<ToolSpec>| toolset.access_error(&tool.id).is_none();
+        let mut allowed = Catalog::new(self.tools().filter(is_allowed).cloned());
+        allowed.restrict(toolset.clone());
+        Cow::Owned(allowed)
     }
 
     /// The toolset that limits compositions.

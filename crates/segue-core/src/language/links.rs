@@ -35,6 +35,7 @@ pub(super) fn of(analysis: &Analysis, tree: &Node, composition: &Composition) ->
             }
         }
     });
+    found.retain(|link| source.text().get(link.span.range()).is_some());
     found.sort_by_key(|link| link.span);
     found
 }

@@ -329,6 +329,9 @@ impl TypeScope for Scope<'_> {
             }
             ExprRoot::Output => self.call().map_or(Type::Any, |call| call.output.clone()),
             ExprRoot::Args => self.call().map_or(Type::Any, |call| call.args.clone()),
+            ExprRoot::Error | ExprRoot::StepError(_) => {
+                Type::record([("code", Type::String), ("message", Type::String)])
+            }
             other => self.typing.type_of(other),
         };
         match root {

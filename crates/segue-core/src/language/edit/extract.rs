@@ -98,7 +98,7 @@ fn boundary(subject: &Subject, inside: &[Path], call: &str) -> Result<Boundary, 
         let reader_is_inside = used.step.as_deref().is_some_and(is_inside);
         let target_is_inside = target(&used.root).is_some_and(|step| indices.contains(&step));
         match (reader_is_inside, target_is_inside) {
-            (true, false) => boundary.pass_in(subject, &used, &typing),
+            (true, false) => boundary.pass_in(subject, &used, &typing)?,
             (false, true) => boundary.pass_out(&used, call)?,
             _ => {}
         }
@@ -121,37 +121,53 @@ fn target(root: &ExprRoot) -> Option<StepIndex> {
 
 impl Boundary {
     /// Passes a value that an extracted step reads.
-    fn pass_in(&mut self, subject: &Subject, used: &Use, typing: &Typing<'_>) {
+    fn pass_in(
+        &mut self,
+        subject: &Subject,
+        used: &Use,
+        typing: &Typing<'_>,
+    ) -> Result<(), EditError> {
         let any = Value::empty_object;
-        let (base, source, schema, is_kept) = match (&used.root, &used.next) {
-            (ExprRoot::InputField(name), _) => {
-                let (source, schema) = input_field(subject, name);
-                (name.to_string(), source, schema, true)
+        let field = match (&used.root, &used.next) {
+            (ExprRoot::InputField(name), _) | (ExprRoot::Input, Some(name)) => Some(name),
+            _ => None,
+        };
+        if let Some((path, schema)) = field.and_then(|name| certain_field(subject, name)) {
+            let name = field.cloned().unwrap_or_default();
+            let passed = passed_name(&mut self.inputs, &name, path, schema);
+            if passed != name {
+                let range = match used.root {
+                    ExprRoot::Input => (used.range.0, used.range.1 + 1 + name.len()),
+                    _ => used.range,
+                };
+                self.inside
+                    .push((used.site, TextChange { range, text: format!("input.{passed}") }));
             }
-            (ExprRoot::Input, Some(name)) => {
-                let (source, schema) = input_field(subject, name);
-                (name.to_string(), source, schema, true)
+            return Ok(());
+        }
+        let (base, source, schema) = match &used.root {
+            ExprRoot::Input | ExprRoot::InputField(_) => {
+                ("input".to_owned(), "input".to_owned(), any())
             }
-            (ExprRoot::Input, None) => ("input".to_owned(), "input".to_owned(), any(), false),
-            (ExprRoot::Item(_) | ExprRoot::Loop(_), _) => {
-                let name = used.written().trim_start_matches("state.").to_owned();
-                (name, used.written().to_owned(), any(), false)
+            ExprRoot::Item(_) | ExprRoot::Loop(_) => {
+                (base_name(used.written()), used.written().to_owned(), any())
             }
-            (ExprRoot::Step(step), _) => {
+            ExprRoot::Step(step) => {
                 let schema = if used.is_guarded { any() } else { typing.value(*step).to_schema() };
-                (base_name(&used.name), guarded(used), schema, false)
+                (base_name(&used.name), guarded(used)?, schema)
             }
-            (ExprRoot::Given(..), _) => (base_name(&used.name), guarded(used), any(), false),
-            (ExprRoot::StepStatus(_) | ExprRoot::StepError(_), _) => {
-                let name = used.name.trim_start_matches("steps.").replace('.', "_");
-                (name, guarded(used), any(), false)
+            ExprRoot::Given(..) | ExprRoot::StepStatus(_) | ExprRoot::StepError(_) => {
+                (base_name(&used.name), guarded(used)?, any())
             }
-            _ => return,
+            _ => return Ok(()),
         };
         let name = passed_name(&mut self.inputs, &base, source, schema);
-        if !is_kept {
-            self.inside.push((used.site, used.change(format!("input.{name}"))));
-        }
+        let text = match &used.root {
+            ExprRoot::InputField(field) => format!("input.{name}.{field}"),
+            _ => format!("input.{name}"),
+        };
+        self.inside.push((used.site, used.change(text)));
+        Ok(())
     }
 
     /// Passes a value of an extracted step to its reader.
@@ -162,37 +178,39 @@ impl Boundary {
                 .help("read the output of the step instead, or extract the reader too"));
         }
         let base = base_name(&used.name);
-        let name = passed_name(&mut self.outputs, &base, guarded(used), Value::Null);
+        let name = passed_name(&mut self.outputs, &base, guarded(used)?, Value::Null);
         let value = used.step_value(call);
         self.outside.push((used.site, used.change(format!("{value}.{name}"))));
         Ok(())
     }
 }
 
-/// The expression of a value; a reader that has a default gets null where there is no value.
-fn guarded(used: &Use) -> String {
-    if used.is_guarded {
-        format!("{} | default(none)", used.written())
-    } else {
-        used.written().to_owned()
+/// The expression of a value. A reader that has a default for a field gets an empty object where there
+/// is no value, so that the field is absent there too.
+fn guarded(used: &Use) -> Result<String, EditError> {
+    match (used.is_guarded, &used.next) {
+        (false, _) => Ok(used.written().to_owned()),
+        (true, Some(_)) => Ok(format!("{} | default({{}})", used.written())),
+        (true, None) => {
+            let message = format!(
+                "`{}` may have no value, and an absent value cannot be passed",
+                used.written()
+            );
+            Err(EditError::new(Code::Unsupported, message)
+                .help("give it a value in a step of its own, with `set` and `default(…)`"))
+        }
     }
 }
 
-/// A field of the input, as an expression of the caller, and its schema.
-fn input_field(subject: &Subject, name: &str) -> (String, Value) {
-    let schema = subject.composition.input.as_ref().map(|schema| schema.json().clone());
-    let property = schema.as_ref().and_then(|schema| schema.get("properties")?.get(name)).cloned();
-    let required =
-        schema.as_ref().and_then(|schema| schema.get("required")).and_then(Value::as_array);
+/// A field of the input that always has a value, as an expression of the caller, and its schema.
+fn certain_field(subject: &Subject, name: &str) -> Option<(String, Value)> {
+    let schema = subject.composition.input.as_ref()?.json();
+    let property = schema.get("properties")?.get(name)?;
+    let required = schema.get("required").and_then(Value::as_array);
     let is_required =
         required.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)));
-    let has_default = property.as_ref().is_some_and(|schema| schema.get("default").is_some());
-    let path =
-        if is_identifier(name) { format!("input.{name}") } else { format!("input['{name}']") };
-    match property {
-        Some(schema) if is_required || has_default => (path, schema),
-        _ => (format!("{path} | default(none)"), Value::empty_object()),
-    }
+    let is_certain = is_required || property.get("default").is_some();
+    (is_certain && is_identifier(name)).then(|| (format!("input.{name}"), property.clone()))
 }
 
 /// A name for a value: `steps.search.output` → `search`.
@@ -271,20 +289,15 @@ fn skeleton(subject: &Subject, name: &str, boundary: &Boundary) -> Map {
     let mut document = Map::new();
     document.insert("name".into(), Value::from(name));
     if !boundary.inputs.is_empty() {
-        let is_needed = |passed: &&Passed| !passed.source.contains("default(none)");
-        let required: Vec<Value> = boundary
-            .inputs
-            .iter()
-            .filter(is_needed)
-            .map(|passed| Value::String(passed.name.clone()))
-            .collect();
+        let names = boundary.inputs.iter().map(|passed| Value::String(passed.name.clone()));
+        let required: Vec<Value> = names.collect();
         let properties = boundary.inputs.iter().map(|p| (p.name.clone(), p.schema.clone()));
-        let mut schema = vec![("type", Value::from("object"))];
-        if !required.is_empty() {
-            schema.push(("required", required.into()));
-        }
-        schema.push(("properties", Value::object(properties)));
-        document.insert("input".into(), Value::object(schema));
+        let schema = Value::object([
+            ("type", Value::from("object")),
+            ("required", required.into()),
+            ("properties", Value::object(properties)),
+        ]);
+        document.insert("input".into(), schema);
     }
     for field in ["servers", "unresolved", "max_concurrency"] {
         let node = subject.draft.node(&path::key(&subject.base, field));
@@ -315,6 +328,12 @@ fn outer_dependencies(subject: &Subject, step: &StepPlace, inside: &[StepPlace])
     step.depends_on.iter().map(|(id, _)| id.clone()).filter(|id| !is_inside(id)).collect()
 }
 
+/// The steps that the step at a path names in `depends_on`.
+fn depends_on(subject: &Subject, step: &[Segment]) -> Vec<Arc<str>> {
+    let Some(node) = subject.draft.node(&path::key(step, "depends_on")) else { return Vec::new() };
+    node.items().iter().chain([node]).filter_map(|item| item.as_str().cloned()).collect()
+}
+
 /// Gives the readers outside their new names; answers what the call must wait for.
 fn call_in_place(
     subject: &mut Subject,
@@ -332,12 +351,13 @@ fn call_in_place(
         .cloned()
         .collect();
     for other in others(subject, inside) {
-        let mut waits = false;
-        for step in &within {
-            waits |= remove_dependency(&mut subject.draft, &other, &step.id)?;
+        let waits = depends_on(subject, &other);
+        if !within.iter().any(|step| waits.contains(&step.id)) {
+            continue;
         }
-        if waits {
-            add_dependency(subject, &other, call)?;
+        add_dependency(subject, &other, call)?;
+        for step in &within {
+            remove_dependency(&mut subject.draft, &other, &step.id)?;
         }
     }
     let mut waits: Vec<Arc<str>> = Vec::new();

@@ -37,6 +37,8 @@ pub(super) struct Moved {
     pub(super) indent: String,
     pub(super) is_block: bool,
     pub(super) has_comments: bool,
+    /// Whether blank lines separate the items of its list.
+    pub(super) is_spaced: bool,
 }
 
 impl Content {
@@ -61,12 +63,13 @@ impl Layout<'_> {
         let end = self.part_end(list, &last)?;
         let value = item.to_value();
         let is_block = !self.is_bracketed(list);
+        let is_spaced = is_block && self.is_spaced(list, at);
         if is_block && let Some(extent) = self.extent(list, &last) {
             let text = self.text[extent.comments..extent.end].to_owned();
             let indent = " ".repeat(extent.column);
             let text = text.strip_prefix(indent.as_str()).unwrap_or(text.trim_start()).to_owned();
             let has_comments = self.has_comments(item, extent.comments, extent.end);
-            return Some(Moved { value, text, indent, is_block, has_comments });
+            return Some(Moved { value, text, indent, is_block, has_comments, is_spaced });
         }
         if is_block {
             // The first item of a list on the line of another dash.
@@ -75,12 +78,12 @@ impl Layout<'_> {
                 .to_owned();
             let indent = " ".repeat(self.lines.column(start));
             let has_comments = self.has_comments(item, start, end);
-            return Some(Moved { value, text, indent, is_block, has_comments });
+            return Some(Moved { value, text, indent, is_block, has_comments, is_spaced });
         }
         let text = self.text[start..end].to_owned();
         let indent = self.lines.indent(start).to_owned();
         let has_comments = self.has_comments(item, start, end);
-        Some(Moved { value, text, indent, is_block, has_comments })
+        Some(Moved { value, text, indent, is_block, has_comments, is_spaced })
     }
 
     /// A copy of a part of a list, without the comments above it.
@@ -161,7 +164,9 @@ impl Layout<'_> {
         let chunk = self.block_chunk(content, column, name);
         let place = at.min(list.items().len());
         let newline = self.lines.newline(list.span.range().start);
-        let blank = if self.is_spaced(list, place) { newline } else { "" };
+        let is_second = list.items().len() == 1 && place == 1;
+        let was_spaced = matches!(content, Content::Moved(moved) if is_second && moved.is_spaced);
+        let blank = if was_spaced || self.is_spaced(list, place) { newline } else { "" };
         let Some(before) = place.checked_sub(1) else {
             return match self.extent(list, &Segment::Index(0)) {
                 Some(extent) => insert(extent.comments, format!("{chunk}{newline}{blank}")),

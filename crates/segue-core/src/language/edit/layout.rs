@@ -270,7 +270,8 @@ impl<'d> Layout<'d> {
         let has_gap = |at: usize| {
             let extent = (at < list.items().len()).then(|| self.extent(list, &Segment::Index(at)));
             extent.flatten().is_some_and(|extent| {
-                self.lines.previous(extent.comments).is_some_and(|above| self.lines.is_blank(above))
+                let above = self.lines.blanks_above(extent.comments);
+                above < extent.comments && !self.are_kept(above, extent.comments)
             })
         };
         let count = list.items().len();

@@ -39,7 +39,7 @@ impl Layout<'_> {
             let from = self.text[..above].trim_end_matches(['\r', '\n']).len();
             return cut(from, self.text.len());
         }
-        let kept = self.kept_blanks(above, extent.comments);
+        let kept = self.are_kept(above, extent.comments);
         if at > 0 && above < extent.comments && !kept && (self.ends_with_blank(end) || !has_next) {
             return cut(above, end);
         }
@@ -61,7 +61,7 @@ impl Layout<'_> {
     }
 
     /// Whether blank lines belong to a block scalar above them.
-    fn kept_blanks(&self, from: usize, to: usize) -> bool {
+    pub(super) fn are_kept(&self, from: usize, to: usize) -> bool {
         from < to && self.scalar_at(self.root, from)
     }
 

@@ -1,7 +1,7 @@
 //! A value → text in the style of the text around it.
 
 use super::style::{Style, items_of};
-use crate::document::write::{is_literal, is_plain};
+use crate::document::write::is_literal;
 use crate::source::Notation;
 use crate::value::Value;
 
@@ -82,6 +82,9 @@ impl Style {
         let (Value::Object(_) | Value::Array(_)) = value else { return true };
         if is_empty(value) {
             return true;
+        }
+        if has_steps(value) && self.is_on_one_line(key) != Some(true) {
+            return false;
         }
         let width = self.on_one_line(value).chars().count();
         match self.is_on_one_line(key) {
@@ -224,6 +227,18 @@ pub(super) fn literal(value: &Value) -> Option<&str> {
     value.as_str().filter(|text| is_literal(text))
 }
 
+/// Whether a value holds a list of steps, to which more may be added.
+fn has_steps(value: &Value) -> bool {
+    match value {
+        Value::Array(items) => items.iter().any(has_steps),
+        Value::Object(members) => members.iter().any(|(key, value)| {
+            (matches!(&**key, "steps" | "otherwise") && value.as_array().is_some())
+                || has_steps(value)
+        }),
+        _ => false,
+    }
+}
+
 fn contains_literal(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.iter().any(contains_literal),
@@ -248,4 +263,26 @@ pub(super) fn is_empty(value: &Value) -> bool {
         Value::Object(members) => members.is_empty(),
         _ => false,
     }
+}
+
+/// Whether a string needs no quotes in YAML, in lines and in brackets alike.
+pub(super) fn is_plain(text: &str) -> bool {
+    const MEANING: &[&str] = &["null", "true", "false", "yes", "no", "on", "off", "nan", "inf"];
+    let is_allowed = |c: char| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, '_' | '-' | '.' | '/' | ' ' | '$' | ':' | '(' | ')' | '@' | '+')
+    };
+    let Some(first) = text.chars().next() else { return false };
+    let begins = first.is_ascii_alphabetic() || matches!(first, '_' | '/') || is_duration(text);
+    begins
+        && text.chars().all(is_allowed)
+        && !text.ends_with([' ', ':'])
+        && !text.contains(": ")
+        && !MEANING.contains(&text.to_lowercase().as_str())
+}
+
+/// A number with a unit, such as `30s`, which no reader takes for a number.
+fn is_duration(text: &str) -> bool {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    unit.len() < text.len() && matches!(unit, "ms" | "s" | "m" | "h" | "d")
 }

@@ -2,8 +2,7 @@
 
 use super::layout::Layout;
 use super::path::Segment;
-use super::render::literal;
-use crate::document::write::is_plain;
+use super::render::{is_plain, literal};
 use crate::document::{Node, NodeKind};
 use crate::language::TextEdit;
 use crate::source::{Notation, Span};

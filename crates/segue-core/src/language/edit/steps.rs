@@ -179,8 +179,8 @@ fn check_not_read(subject: &Subject, name: &str) -> Result<(), EditError> {
 
 /// A name like another one that nothing has yet.
 pub(super) fn free_name(base: &str, is_taken: &dyn Fn(&str) -> bool) -> Arc<str> {
-    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
-    let stem = if stem.is_empty() { base } else { stem };
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit()).strip_suffix('_');
+    let stem = stem.filter(|stem| !stem.is_empty()).unwrap_or(base);
     let mut names = (2_u32..).map(|number| format!("{stem}_{number}"));
     names.find(|name| !is_taken(name)).unwrap_or_default().into()
 }

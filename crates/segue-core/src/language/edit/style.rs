@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::lines::Lines;
-use crate::document::write::is_plain;
+use super::render::is_plain;
 use crate::document::{Node, NodeKind};
 use crate::source::{Notation, Source};
 

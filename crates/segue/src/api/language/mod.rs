@@ -67,8 +67,9 @@ impl Text {
         ask: impl FnOnce(&Analysis, &Positions<'_>) -> T,
     ) -> T {
         let work = || {
-            let (catalog, limits) = (self.engine.catalog(), self.engine.limits());
-            let analysis = Analysis::new(&self.source, catalog, limits).with_observations(seen);
+            // Tools outside of the caller's toolset are unknown to it.
+            let (catalog, limits) = (self.engine.catalog().allowed(), self.engine.limits());
+            let analysis = Analysis::new(&self.source, &catalog, limits).with_observations(seen);
             ask(&analysis, &Positions::new(self.source.text()))
         };
         calculate(|| self.engine.bounded(work))
@@ -275,7 +276,7 @@ pub fn edit_text(
     request: &EditText,
 ) -> Result<EditList, Error> {
     let Text { source, engine } = Text::new(service, who, &request.text, request.name.as_ref())?;
-    let work = || edit(&source, &request.edit, engine.catalog(), engine.limits());
+    let work = || edit(&source, &request.edit, &engine.catalog().allowed(), engine.limits());
     let Edited { edits, extracted } = calculate(|| engine.bounded(work)).map_err(not_edited)?;
     Ok(EditList { edits: edit_views(edits, &Positions::new(source.text())), extracted })
 }

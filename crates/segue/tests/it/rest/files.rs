@@ -456,8 +456,8 @@ fn files_are_their_principals() {
     let tag = format!("\"{}\"", hash(GREET));
     let escapes = json!({ "text": nap.replace("nap", "greet") });
     send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &escapes)
-        .is_problem(422, "unknown-tool");
-    send("held", "PUT", &at("lib/more.yaml"), &new, &escapes).is_problem(422, "unknown-tool");
+        .is_problem(422, "tool-not-allowed");
+    send("held", "PUT", &at("lib/more.yaml"), &new, &escapes).is_problem(422, "tool-not-allowed");
     let calm = json!({ "text": GREET.replace("x: 1", "x: 3") });
     send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &calm).is(200);
     assert!(served.said("what=\"putFile\"").contains("who="));
