@@ -40,6 +40,19 @@ export const codeTheme = EditorView.theme({
   ".cm-note-warning": { color: "var(--waiting-fg)" },
 });
 
+/**
+ * Typing over a selection. Left to itself, Chromium keeps the colour of the replaced text with an inline style, which the
+ * policy forbids and the console reports.
+ */
+export const typeOverSelection = EditorView.domEventHandlers({
+  beforeinput: (event, view) => {
+    if (event.inputType !== "insertText" || !event.data || view.composing || view.state.selection.main.empty) return false;
+    event.preventDefault();
+    view.dispatch({ ...view.state.replaceSelection(event.data), userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
 const setMarks = StateEffect.define<CodeMark[]>();
 const markField = StateField.define<DecorationSet>({
   create: () => Decoration.none,

@@ -65,16 +65,16 @@ export function ExpressionField({ id, label, describedBy, value, onChange, servi
   return (
     <>
       <div id={id} ref={host} className="exprfield" aria-describedby={describedBy} />
-      <PreviewLine draft={value} preview={preview} misfit={misfit} />
+      <PreviewLine draft={value} preview={preview} misfit={misfit} example={condition ? "a condition such as input.count > 3" : "an expression such as {{ input.name }}"} />
     </>
   );
 }
 
-function PreviewLine({ draft, preview, misfit }: { draft: string; preview: Preview; misfit: Props["misfit"] }) {
+function PreviewLine({ draft, preview, misfit, example }: { draft: string; preview: Preview; misfit: Props["misfit"]; example: string }) {
   const { result, failed, stale } = preview;
   if (draft.length > DRAFT_MOST) return <div className="prev muted">too long for a preview</div>;
   if (failed) return <div className="prev muted">no preview: <SafeText text={failed} most={200} /></div>;
-  if (!result) return <div className="prev muted">{draft.trim() === "" ? "an expression such as {{ input.name }}" : " "}</div>;
+  if (!result) return <div className="prev muted">{draft.trim() === "" ? example : " "}</div>;
   if (result.error) {
     return (
       <div className={stale ? "prev bad stale" : "prev bad"}>

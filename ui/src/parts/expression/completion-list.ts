@@ -63,7 +63,9 @@ function option(item: ExpressionCompletion, i: number): HTMLElement {
   row.id = `completion-${i}`;
   row.setAttribute("role", "option");
   row.title = plainText((item.documentation ?? "").slice(0, 600));
-  row.append(part("label", item.label), part("detail", `${item.required ? "required " : ""}${item.detail ?? item.kind}`));
+  const detail = `${item.required ? "required " : ""}${item.detail ?? item.kind}`;
+  // The space is for screen readers, which read both as one name.
+  row.append(part("label", item.label), " ", part("detail", detail));
   return row;
 }
 

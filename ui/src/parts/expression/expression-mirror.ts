@@ -2,7 +2,7 @@
 import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { Compartment, EditorState, Prec, StateField, type Extension, type Range } from "@codemirror/state";
 import { Decoration, EditorView, highlightSpecialChars, keymap, type DecorationSet } from "@codemirror/view";
-import { codeTheme } from "@/parts/code-mirror";
+import { codeTheme, typeOverSelection } from "@/parts/code-mirror";
 import { CompletionList } from "./completion-list";
 import { insideExpression, words } from "./lexer";
 import type { ExpressionCompletion, ExpressionService } from "./types";
@@ -61,6 +61,12 @@ function styleList(root: ShadowRoot): void {
   root.adoptedStyleSheets = [...root.adoptedStyleSheets, sheet];
 }
 
+/** What begins with the typed letters comes first; else the order is the server's. */
+function ranked(items: ExpressionCompletion[], text: string, at: number): ExpressionCompletion[] {
+  const begins = (item: ExpressionCompletion) => item.label.toLowerCase().startsWith(text.slice(item.start, at).toLowerCase());
+  return [...items.filter(begins), ...items.filter((item) => !begins(item))];
+}
+
 /** Asks for completions after a pause; an answer to an older text is dropped. */
 class Completions {
   private asking: AbortController | null = null;
@@ -98,8 +104,9 @@ class Completions {
     this.asking = asking;
     const items = await this.options.complete(text, at, asking.signal).catch(() => []);
     if (asking.signal.aborted || this.view().state.doc !== state.doc) return;
+    const fitting = ranked(items.filter((item) => item.start >= 0 && item.end <= text.length && item.start <= item.end), text, at);
     const done = items.length === 1 && items[0] && text.slice(items[0].start, items[0].end) === items[0].text;
-    this.list.show(done ? [] : items.filter((item) => item.start >= 0 && item.end <= text.length && item.start <= item.end));
+    this.list.show(done ? [] : fitting);
     this.changed();
   }
 
@@ -167,6 +174,7 @@ export function mount(host: HTMLElement, options: MirrorOptions): Mirror {
         history(),
         keymap.of([...historyKeymap, ...defaultKeymap]),
         highlightSpecialChars(),
+        typeOverSelection,
         EditorView.lineWrapping,
         said.of(EditorView.contentAttributes.of({ "aria-label": options.label, "aria-autocomplete": "list", "aria-haspopup": "listbox" })),
         colours(options.condition),

@@ -24,12 +24,16 @@ interface Props {
 
 type Mode = "value" | "null" | "raw" | "template";
 
+/** Whether the field may be an expression. */
+const mayBeTemplate = (form: Form, shape: Shape): boolean => !!form.templates && (form.templates.allows?.(shape, form.schema) ?? true);
+
 function modeOf(form: Form, keys: Key[], shape: Shape): Mode {
   const typed = form.state.texts.get(pointer(keys))?.as;
   if (typed === "json") return "raw";
   const value = getAt(form.state.value, keys);
   if (form.templates && (typed === "template" || isTemplate(value))) return "template";
-  if (shape.kind === "raw") return "raw";
+  // Where any value fits, a text is written as it is, with expressions or without.
+  if (shape.kind === "raw") return typeof value === "string" && mayBeTemplate(form, shape) ? "template" : "raw";
   return shape.nullable && value === null ? "null" : "value";
 }
 
@@ -56,7 +60,7 @@ export function FormField({ schema, keys, name, required, end, keepEmpty }: Prop
       {required && <span className="req" title="required"><span aria-hidden="true">*</span><span className="sr">required</span></span>}
       <span className="ty">{shape.type}</span>
       <span className="r row">
-        {(shape.kind !== "raw" || form.templates) && <Modes keys={keys} shape={shape} label={label} mode={mode} />}
+        {(shape.kind !== "raw" || mayBeTemplate(form, shape)) && <Modes keys={keys} shape={shape} label={label} mode={mode} />}
         {end}
       </span>
     </div>
@@ -122,7 +126,7 @@ function Modes({ keys, shape, label, mode }: { keys: Key[]; shape: Shape; label:
   const { form } = useFormContext();
   const options: { value: Mode; label: string; title?: string }[] = [
     ...(shape.kind === "raw" ? [] : [{ value: "value" as const, label: "Value" }]),
-    ...(form.templates ? [{ value: "template" as const, label: "Expr", title: "An expression" }] : []),
+    ...(mayBeTemplate(form, shape) || mode === "template" ? [{ value: "template" as const, label: shape.kind === "raw" ? "Text" : "Expr", title: "A text with expressions" }] : []),
     ...(shape.nullable ? [{ value: "null" as const, label: "Null" }] : []),
     { value: "raw", label: "JSON" },
   ];

@@ -112,6 +112,8 @@ function alternativeLabel(schema: Schema, root: Schema, index: number): string {
     const fixed = isSchema(property) && constOf(property, root);
     if (fixed) return `${name}: ${asText(fixed.value)}`;
   }
+  const values = list(flat.schema.enum);
+  if (values.length > 0 && values.length <= 3) return values.map(asText).join(" or ");
   const ref = text(own(schema, "$ref"));
   if (ref) return ref.slice(ref.lastIndexOf("/") + 1);
   return typesOf(flat.schema.type).join(" or ") || `Option ${index + 1}`;

@@ -34,6 +34,8 @@ export interface TemplateFieldProps {
 
 export interface Templates {
   Field: ComponentType<TemplateFieldProps>;
+  /** Whether an expression can stand in a field of this shape; without it, in every field. */
+  allows?: (shape: Shape, root: Schema) => boolean;
   /** What the page drags, dropped on a field; false when it is something else. */
   onDrop?: (keys: Key[], data: DataTransfer) => boolean;
   accepts?: (data: DataTransfer) => boolean;

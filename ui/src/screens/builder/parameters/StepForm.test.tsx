@@ -183,6 +183,15 @@ describe("the form of a step", () => {
     expect(document.body.textContent).not.toContain("inner");
   });
 
+  it("offers expressions only where the engine evaluates them", () => {
+    render(<Whole first={{ id: "q", approve: { message: "Go on?", timeout: "1h" }, output_key: "answer" }} tool={null} />);
+    const modes = (name: string) => screen.queryByRole("radiogroup", { name: `How ${name} is written` })?.textContent;
+    expect([modes("message"), modes("timeout"), modes("output_key")]).toEqual(["TextJSON", "ValueJSON", "ValueJSON"]);
+    expect(document.querySelector("[data-field='/approve/message'] .exprfield")).not.toBeNull();
+    fireEvent.click(screen.getByText("Failure and rollback"));
+    expect(document.querySelector("[data-field='/rollback']")).toBeNull();
+  });
+
   it("edits the conditions of choose without its steps", () => {
     render(<Whole first={{ id: "c", choose: [{ when: "a.b > 1", steps: [] }, { otherwise: [] }] }} tool={null} />);
     expect(document.querySelector("[data-field='/choose/0/when']")).not.toBeNull();

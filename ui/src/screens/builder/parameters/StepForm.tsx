@@ -15,7 +15,7 @@ import { isTemplate } from "@/parts/form/words";
 import { SafeText } from "@/parts/SafeText";
 import "@/parts/form/form.css";
 import { DRAG, type BuilderContext } from "../model";
-import { fieldGroups, kindOf, parametersKey, ROOT } from "./fields";
+import { fieldGroups, kindOf, parametersKey, ROOT, takesExpression } from "./fields";
 import "./parameters.css";
 import { droppedField, fieldEdit } from "./reference";
 import { StepContext } from "./step-context";
@@ -42,7 +42,7 @@ export function StepForm(props: StepFormProps) {
   const provided = useMemo(() => ({ context, step }), [context, step]);
   const parameters = useParametersForm(props);
   const check = useCallback((now: unknown): Issue[] => fieldIssues(isObject(now) ? now : {}), []);
-  const fields = useFollowingForm({ schema: ROOT, value, check, templates: useTemplates(props), onChange: useSend(props) });
+  const fields = useFollowingForm({ schema: ROOT, value, check, templates: useTemplates(props, takesExpression), onChange: useSend(props) });
   const groups = useMemo(() => fieldGroups(value), [value]);
   const onFocus = (event: FocusEvent) => {
     const at = (event.target as Element).closest<HTMLElement>("[data-field]")?.dataset.field;
@@ -77,11 +77,12 @@ function useSend({ context, step }: StepFormProps) {
   return useCallback((change: FieldChange) => edit({ ...change, step }), [edit, step]);
 }
 
-function useTemplates({ context, step }: StepFormProps): Templates {
+function useTemplates({ context, step }: StepFormProps, allows?: Templates["allows"]): Templates {
   const { edit } = context;
   return useMemo(
     () => ({
       Field: TemplateField,
+      ...(allows ? { allows } : {}),
       accepts: (data: DataTransfer) => data.types.includes(DRAG.field),
       onDrop: (keys: Key[], data: DataTransfer) => {
         const dropped = droppedField(data.getData(DRAG.field));
@@ -89,7 +90,7 @@ function useTemplates({ context, step }: StepFormProps): Templates {
         return dropped !== null;
       },
     }),
-    [edit, step],
+    [edit, step, allows],
   );
 }
 

@@ -2,6 +2,7 @@
 // so that a new field needs no second description.
 import composition from "../../../../../schema/composition.schema.json";
 import { isSchema, own, type Key, type Schema } from "@/parts/form/schema";
+import { shapeOf, type Shape } from "@/parts/form/shape";
 
 export interface StepField {
   keys: Key[];
@@ -83,6 +84,9 @@ export function fieldGroups(step: Record<string, unknown>): FieldGroup[] {
     ...(calls ? [{ name: "More", fields: many("step", [], CALL_FIELDS) }] : []),
   ];
 }
+
+/** The engine evaluates the fields that the schema leaves free, such as a message; names, limits and times are fixed. */
+export const takesExpression = (shape: Shape, root: Schema): boolean => shape.kind === "raw" || (shape.kind === "choice" && shape.options.some((one) => shapeOf(one.schema, root).kind === "raw"));
 
 /** Where the tool's arguments stand: chains may call them `inputs`. */
 export const parametersKey = (step: Record<string, unknown>): string => (Object.hasOwn(step, "inputs") && !Object.hasOwn(step, "parameters") ? "inputs" : "parameters");
