@@ -39,10 +39,12 @@ describe("the keyboard alone", () => {
     await key("g", "c");
     await page.getByRole("heading", { level: 1, name: "Compositions" }).waitFor();
     await key("Control+k");
+    await page.getByRole("dialog").waitFor();
     await page.keyboard.type("new composition");
+    await page.getByRole("option", { name: "New composition", exact: true }).waitFor();
     await key("Enter");
     await page.getByRole("heading", { level: 1, name: "New composition" }).waitFor();
-    await page.getByRole("link", { name: /^Nothing/ }).focus();
+    await tabTo(page, /^Nothing/);
     await key("Enter");
     await page.locator(".b-editor").waitFor();
     await isChecked(page);
@@ -56,11 +58,6 @@ describe("the keyboard alone", () => {
     await node(page, "start").waitFor();
 
     await addByKeys(page, "loop");
-    await node(page, "loop").waitFor();
-    await key("F2");
-    await page.getByRole("dialog").waitFor();
-    await page.keyboard.type("each");
-    await key("Enter");
     await node(page, "each").waitFor();
 
     await key("n");
@@ -115,7 +112,7 @@ output: { chars: "{{ count.chars }}" }
 
     await key("Control+s");
     await page.getByRole("dialog").waitFor();
-    await page.getByLabel("File").fill(SAVED);
+    await page.getByRole("textbox", { name: "File" }).fill(SAVED);
     await key("Enter");
     await page.getByText(/unsaved change/).waitFor({ state: "detached" });
     await page.waitForURL(/file=/);
@@ -129,6 +126,15 @@ output: { chars: "{{ count.chars }}" }
     await page.check();
   });
 });
+
+/** Presses Tab until a control of this name has the focus. */
+async function tabTo(page, name) {
+  for (let i = 0; i < 60; i++) {
+    if (name.test(await page.evaluate(() => document.activeElement?.textContent ?? ""))) return;
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`Tab does not reach ${name}`);
+}
 
 /** Puts a text into the editor as a person does who pastes it. */
 async function writeText(page, text) {
@@ -151,15 +157,15 @@ describe("the mouse alone", () => {
     await tool(/^echo/).dragTo(page.locator(".b-empty"));
     await node(page, "echo").waitFor();
     await page.getByRole("button", { name: "loop" }).dragTo(page.locator(".plan-graph"), { targetPosition: { x: 300, y: 480 } });
-    await node(page, "loop").waitFor();
+    await node(page, "each").waitFor();
     // Into the loop: the middle of its node while it has no steps.
-    await tool(/^echo/).dragTo(node(page, "loop"), { targetPosition: { x: 120, y: 40 } });
+    await tool(/^echo/).dragTo(node(page, "each"), { targetPosition: { x: 120, y: 40 } });
     await node(page, "echo_2").waitFor();
     await tool(/^text_stats/).dragTo(page.locator(".plan-graph"), { targetPosition: { x: 300, y: 520 } });
     await node(page, "text_stats").waitFor();
     // From the loop's handle to the last step.
-    const handle = node(page, "loop").locator(".b-connect");
-    await node(page, "loop").hover({ position: { x: 60, y: 12 } });
+    const handle = node(page, "each").locator(".b-connect");
+    await node(page, "each").hover({ position: { x: 60, y: 12 } });
     await handle.dragTo(node(page, "text_stats"));
     await page.getByRole("dialog").waitFor();
     await page.getByRole("button", { name: "Connect" }).click();
@@ -169,9 +175,9 @@ describe("the mouse alone", () => {
     const text = onDisk(segue, SAVED);
     assert.match(text, /^name: greet-all {3}# kept\n/);
     const { steps } = await segue.api("POST", "/language/analyze", { text });
-    assert.deepEqual(steps.map((one) => one.id), ["echo", "loop", "text_stats"]);
+    assert.deepEqual(steps.map((one) => one.id), ["echo", "each", "text_stats"]);
     assert.deepEqual(steps[1].bodies[0].steps.map((one) => one.id), ["echo_2"]);
-    assert.deepEqual(steps[2].depends_on, ["loop"]);
+    assert.deepEqual(steps[2].depends_on, ["each"]);
     await page.check();
   });
 });

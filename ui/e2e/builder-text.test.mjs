@@ -39,7 +39,7 @@ describe("git diff after an action of the builder", () => {
       for (const comment of COMMENTS) assert.ok(onDisk(segue).includes(comment), `${name}: ${comment} is gone`);
       repository.commit();
     };
-    const only = (...lines) => (changed) => JSON.stringify(changed.map((line) => line.replace(/\s+/g, " ").trim())) === JSON.stringify(lines);
+    const only = (...lines) => (changed) => JSON.stringify(changed.map((line) => line.replace(/\s+/g, " ").trim()).sort()) === JSON.stringify([...lines].sort());
 
     await act("add a step after the first one", "first", () => addByKeys(page, "builtin:text_stats"), (changed) => changed.length > 0 && changed.every((line) => line.startsWith("+")) && changed.join(" ").includes("text_stats"));
     await act("rename the first step", "first", async () => (await page.keyboard.press("F2"), dialog(page, "greeting")), only("- - id: first", '- - { id: second, tool: echo, parameters: { text: "{{ first.text }}", also: *list } } # flow style', "+ - id: greeting", '+ - { id: second, tool: echo, parameters: { text: "{{ greeting.text }}", also: *list } } # flow style'));
@@ -47,12 +47,12 @@ describe("git diff after an action of the builder", () => {
     await act("remove the duplicate", "last_2", () => page.keyboard.press("Delete"), (changed) => changed.length > 0 && changed.every((line) => line.startsWith("-")) && changed.join(" ").includes("last_2"));
     await act("wait for the first step", "greeting", async () => {
       await page.keyboard.press("e");
-      await page.getByLabel("To").selectOption("last");
+      await page.getByLabel("To", { exact: true }).selectOption("last");
       await page.getByRole("button", { name: "Connect" }).click();
     }, (changed) => changed.length <= 2 && changed.some((line) => line.startsWith("+") && line.includes("greeting")));
     await act("wrap the last step", "last", async () => {
       await page.keyboard.press("w");
-      await page.getByLabel("Over").fill("{{ input.words }}");
+      await page.getByLabel("Over", { exact: true }).fill("{{ input.words }}");
       await page.keyboard.press("Enter");
       await page.getByRole("dialog").waitFor({ state: "detached" });
     }, (changed) => changed.some((line) => line.includes("loop:")) && changed.filter((line) => line.startsWith("-")).every((line) => /last|tool|param|depends/.test(line)));
@@ -120,7 +120,7 @@ describe("a file that changed on disk", () => {
     const { segue, page } = await begin(t);
     await page.getByRole("button", { name: "More for this composition" }).click();
     await page.getByRole("menuitem", { name: "Rename the file…" }).click();
-    await page.getByLabel("File").fill("compositions/other.yaml");
+    await page.getByRole("textbox", { name: "File" }).fill("compositions/other.yaml");
     await page.keyboard.press("Enter");
     await page.waitForURL(/other\.yaml/);
     assert.equal(onDisk(segue, "compositions/other.yaml"), REPORT);
@@ -153,14 +153,25 @@ describe("leaving with unsaved changes", () => {
 
 describe("without the right to write", () => {
   it("edits, checks and copies, and says why it cannot save", async (t) => {
-    const { page } = await begin(t, { config: `${CONFIG}server: { edit: false }\n` });
-    await page.getByText(/It cannot be saved here/).waitFor();
+    const token = `segue_${"r".repeat(40)}`;
+    const config = `${CONFIG}server: { principals: { reader: { token: "\${READER_TOKEN}", rights: [read, run] } } }\n`;
+    const browser = await launch(t);
+    const segue = await startSegue(t, { config, files: { [FILE]: REPORT }, env: { READER_TOKEN: token } });
+    const page = await openPage(t, browser, segue, { width: 1440, height: 900 });
+    await page.evaluate(async (secret) => {
+      const answer = await fetch("/api/v1/session", { method: "POST", headers: { "Content-Type": "application/json", "X-Segue-CSRF": localStorage.getItem("segue-csrf") }, body: JSON.stringify({ token: secret }) });
+      localStorage.setItem("segue-csrf", (await answer.json()).csrf);
+    }, token);
+    await openBuilder(page, segue);
+    await page.getByText(/It cannot be saved here: needs the right “write”/).waitFor();
     await node(page, "last").click({ position: { x: 40, y: 20 } });
     await page.keyboard.press("d");
     await node(page, "last_2").waitFor();
+    await page.keyboard.press("Control+s");
     await page.getByRole("button", { name: "More for this composition" }).click();
     await page.getByRole("menuitem", { name: "Copy the text" }).waitFor();
     await isChecked(page);
+    assert.equal(onDisk(segue), REPORT);
     assert.deepEqual(await axe(page), []);
     await page.check();
   });

@@ -108,7 +108,7 @@ export function WrapDialog({ step, kind: first, onClose }: StepProps & { kind: W
   const [steps, setSteps] = useState([step]);
   const [over, setOver] = useState("");
   const [id, setId] = useState<string | null>(null);
-  const name = id ?? freeId(kind, builder.takenIds());
+  const name = id ?? freeId(KINDS.find((one) => one.kind === kind)?.id ?? kind, builder.takenIds());
   const asks = ASKS[kind];
   const error = ID.test(name) ? (builder.takenIds().has(name) ? "another step has this id" : null) : "letters, digits, _, - and $";
   return (

@@ -20,7 +20,7 @@ type Item = Row | { kind: "kind"; key: string; of: Kind };
 const ROW = 26;
 
 /** What a tool or a kind is when it becomes a step, without its id. */
-export const newStep = (item: { tool: string } | Kind): { wanted: string; step: Record<string, unknown> } => ("tool" in item ? { wanted: nameOf(item.tool), step: { tool: item.tool, parameters: {} } } : { wanted: item.kind, step: item.step });
+export const newStep = (item: { tool: string } | Kind): { wanted: string; step: Record<string, unknown> } => ("tool" in item ? { wanted: nameOf(item.tool), step: { tool: item.tool, parameters: {} } } : { wanted: item.id, step: item.step });
 
 export function useAddStep(): (item: { tool: string } | Kind) => void {
   const builder = useBuilder();
@@ -95,10 +95,7 @@ export function ToolList() {
         </label>
         <div className="b-kinds">
           {KINDS.map((one) => (
-            <button key={one.kind} type="button" className="chip" title={`${one.kind}: ${one.words}`} draggable onDragStart={(event) => event.dataTransfer.setData(DRAG.step, JSON.stringify(newStep(one)))} onClick={() => add(one)}>
-              <Icon name={one.icon} small />
-              {one.kind}
-            </button>
+            <KindChip key={one.kind} kind={one} onAdd={() => add(one)} />
           ))}
         </div>
       </div>
@@ -118,6 +115,29 @@ export function ToolList() {
         row={(i) => <ToolRow item={items[i]} index={i} current={i === current} onChoose={choose} onToggle={toggle} />}
       />
     </section>
+  );
+}
+
+/** Not a button element: Firefox does not drag those. */
+function KindChip({ kind, onAdd }: { kind: Kind; onAdd: () => void }) {
+  return (
+    <span
+      role="button"
+      tabIndex={0}
+      className="chip"
+      title={`${kind.kind}: ${kind.words}`}
+      draggable
+      onDragStart={(event) => event.dataTransfer.setData(DRAG.step, JSON.stringify(newStep(kind)))}
+      onClick={onAdd}
+      onKeyDown={(event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        onAdd();
+      }}
+    >
+      <Icon name={kind.icon} small />
+      {kind.kind}
+    </span>
   );
 }
 

@@ -134,7 +134,7 @@ export function editorExtensions(options: EditorOptions): Extension {
     highlightSelectionMatches(),
     autocompletion({ override: [completionSource(options)], activateOnTypingDelay: 20, icons: false, interactionDelay: 40 }),
     hoverTooltip(hoverSource(options), { hoverTime: 350 }),
-    EditorView.contentAttributes.of({ "aria-label": options.label }),
+    EditorView.contentAttributes.of({ "aria-label": options.label, tabindex: "0" }),
     keymap.of([
       { key: "Tab", run: (view) => completionStatus(view.state) === "active" && acceptCompletion(view) },
       { key: "Ctrl-]", mac: "Cmd-]", run: indentMore },

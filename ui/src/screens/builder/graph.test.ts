@@ -30,6 +30,7 @@ describe("steps by id", () => {
     expect(freeId("github:create release!", new Set())).toBe("create_release");
     expect(freeId("x", new Set(["x", "x_2"]))).toBe("x_3");
     expect(freeId("…", new Set())).toBe("step");
+    expect(freeId("loop", new Set())).toBe("loop_step");
   });
 });
 

@@ -52,9 +52,13 @@ export function stepAt(spans: readonly StepSpan[], at: number): string | null {
   return best?.step ?? null;
 }
 
+/** Names that expressions have for other things. */
+const RESERVED = new Set(["input", "context", "state", "steps", "run", "loop", "output", "args", "error"]);
+
 /** An id that no step has: `create_release`, `create_release_2`, … */
 export function freeId(wanted: string, taken: ReadonlySet<string>): string {
-  const base = wanted.slice(wanted.indexOf(":") + 1).replaceAll(/[^A-Za-z0-9_$-]+/g, "_").replace(/^_+|_+$/g, "") || "step";
+  const word = wanted.slice(wanted.indexOf(":") + 1).replaceAll(/[^A-Za-z0-9_$-]+/g, "_").replace(/^_+|_+$/g, "") || "step";
+  const base = RESERVED.has(word) ? `${word}_step` : word;
   if (!taken.has(base)) return base;
   for (let n = 2; ; n++) if (!taken.has(`${base}_${n}`)) return `${base}_${n}`;
 }
