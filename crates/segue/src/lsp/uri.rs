@@ -1,5 +1,6 @@
 //! `file:` addresses ↔ paths. Documents with other addresses have no path.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gen_lsp_types::Uri;
@@ -30,7 +31,7 @@ fn encode(path: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~/:@!$&'()*+,;=".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            let _ = write!(encoded, "%{byte:02X}");
         }
         encoded
     })

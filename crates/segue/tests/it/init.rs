@@ -189,10 +189,10 @@ fn init_writes_a_schema_with_the_tools_of_the_folder() {
     for draft in ["07", "2020-12"] {
         let schema = world.json(0, &["schema", "--tools", "--draft", draft]);
         let validator = jsonschema::validator_for(&schema).unwrap();
-        let step = |tool: &str, parameters: Json| {
-            json!({ "name": "c", "steps": [{ "id": "a", "tool": tool, "parameters": parameters }] })
-        };
-        assert!(validator.is_valid(&step("builtin:text_stats", json!({ "text": "{{ input.x }}" }))));
+        let step = |tool: &str, parameters: Json| json!({ "name": "c", "steps": [{ "id": "a", "tool": tool, "parameters": parameters }] });
+        assert!(
+            validator.is_valid(&step("builtin:text_stats", json!({ "text": "{{ input.x }}" })))
+        );
         assert!(validator.is_valid(&step("sleep", json!({ "ms": "{{ input.ms }}" }))));
         assert!(!validator.is_valid(&step("builtin:text_stat", json!({ "text": "x" }))), "{draft}");
         assert!(!validator.is_valid(&step("sleep", json!({ "ms": "soon" }))), "{draft}");
