@@ -155,13 +155,11 @@ fn note(expr: &Expr, step: Option<&Arc<str>>, found: &mut Vec<Use>) {
     });
 }
 
-/// Visits every node with the field that is read of it, and whether it may have no value.
-fn visit(
-    ast: &Ast,
-    next: Option<&Arc<str>>,
-    is_guarded: bool,
-    note: &mut dyn FnMut(&Ast, Option<&Arc<str>>, bool),
-) {
+/// Is called with a node, the field that is read of it, and whether it may have no value.
+type Visitor<'a> = dyn FnMut(&Ast, Option<&Arc<str>>, bool) + 'a;
+
+/// Visits every node below an expression.
+fn visit(ast: &Ast, next: Option<&Arc<str>>, is_guarded: bool, note: &mut Visitor<'_>) {
     note(ast, next, is_guarded);
     match &ast.kind {
         AstKind::Field(base, name) => visit(base, Some(name), is_guarded, note),

@@ -100,7 +100,8 @@ fn positions_are_those_of_a_browser() {
     assert_eq!((&first["kind"], &first["start"]), (&json!("name"), &json!(inside - 2)), "{found}");
     let tool = at(TEXT, "echo") + 2;
     let found = served.language("complete", &json!({ "text": TEXT, "at": tool }));
-    let echo = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "builtin:echo");
+    let echo =
+        found["items"].as_array().unwrap().iter().find(|item| item["label"] == "builtin:echo");
     let echo = echo.unwrap_or_else(|| panic!("{found}"));
     assert_eq!((&echo["kind"], &echo["start"]), (&json!("tool"), &json!(at(TEXT, "echo"))));
 
