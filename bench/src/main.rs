@@ -7,7 +7,7 @@
 //! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it:
 //! `instructions` only counts, `time w1` times one workload, `durable` measures the store, `durable
 //! w3` a part of it, `mcp` measures calls of MCP servers, `repeat w1 engine 1000` and `repeat
-//! durable w1 1000` repeat the work for a profiler. Separately, `scale` checks large runs and their
+//! durable w1 1000` repeat the work for a profiler, `language` measures the language service. Separately, `scale` checks large runs and their
 //! memory.
 
 mod count;
@@ -16,6 +16,7 @@ mod echo;
 mod floor;
 mod graph;
 mod journal;
+mod language;
 mod mcp;
 mod measure;
 mod retries;
@@ -69,10 +70,11 @@ fn main() -> Result<(), String> {
             let size = size.parse().map_err(|_| format!("`{size}` is not a number"))?;
             scale::one(case, size)?;
         }
+        ["language"] => measure::print(&measure::table(&language::rows())),
         ["large"] => count::large(),
         _ => {
             return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | mcp [PART…] | \
-                        scale [CASE SIZE] | large"
+                        scale [CASE SIZE] | language | large"
                 .to_owned());
         }
     }
@@ -102,6 +104,7 @@ fn everything() -> Result<(), String> {
     rows.extend([100, 1_000, 10_000].map(|steps| timed(workload::chain(steps))));
     rows.push(timed(workload::map(10_000)));
     rows.extend(graph::rows());
+    rows.extend(language::rows());
     rows.extend(start::rows());
     let memory = measure::table(&rows);
     measure::print(&memory);

@@ -14,7 +14,9 @@ mod compare;
 mod complete;
 pub mod edit;
 mod expect;
+mod hover;
 mod lexer;
+mod links;
 mod outline;
 mod path;
 mod rename;
@@ -23,6 +25,7 @@ mod scope;
 mod steps;
 mod symbols;
 mod text_edit;
+mod tokens;
 mod views;
 
 use std::collections::BTreeMap;
@@ -126,6 +129,30 @@ impl Analysis {
     pub fn completions(&self, at: u32) -> Vec<Completion> {
         let at = self.source.text().floor_char_boundary(at as usize);
         compile::contained(|| complete::complete(self, at)).unwrap_or_default()
+    }
+
+    /// What is known about the word at a position: type, description, last value, times.
+    pub fn hover(&self, at: u32) -> Option<Hover> {
+        let at = self.source.text().floor_char_boundary(at as usize);
+        let at = u32::try_from(at).unwrap_or(u32::MAX);
+        // The YAML parser miscounts a byte order mark inside quotes: such a span fits no text.
+        let fits = |hover: &Hover| self.source.text().get(hover.span.range()).is_some();
+        compile::contained(|| hover::hover(self, at)).ok().flatten().filter(fits)
+    }
+
+    /// Parts of the text that lead to other texts, in the order of the text.
+    pub fn links(&self) -> Vec<DocumentLink> {
+        let read = || {
+            let (tree, composition) = (self.native_tree()?, self.composition.as_deref()?);
+            Some(links::of(self, tree, composition))
+        };
+        compile::contained(read).ok().flatten().unwrap_or_default()
+    }
+
+    /// The tokens inside expressions, in the order of the text.
+    pub fn tokens(&self) -> Vec<SemanticToken> {
+        let read = || Some(tokens::of(&self.source, self.document.as_ref()?));
+        compile::contained(read).ok().flatten().unwrap_or_default()
     }
 
     /// The parts of the composition: steps with their bodies, input, output.

@@ -133,7 +133,7 @@ impl Analysis {
     }
 
     /// The occurrence at a position; of two that touch it, the one that begins there.
-    fn occurrence(&self, at: u32) -> Option<&Occurrence> {
+    pub(super) fn occurrence(&self, at: u32) -> Option<&Occurrence> {
         let found = self.occurrences();
         let touches =
             |other: &&Occurrence| other.is_exact && other.span.start <= at && at <= other.span.end;

@@ -89,7 +89,7 @@ impl<'a> Collector<'a> {
     /// A scalar that is exactly this name; others are generated or only derived from the text.
     fn scalar(&mut self, span: Span, name: &str, symbol: Symbol, is_declaration: bool) {
         let inner = unquoted(self.source, span);
-        if self.source.slice(inner) == name {
+        if !name.is_empty() && self.source.slice(inner) == name {
             self.push(inner, symbol, is_declaration);
         }
     }
@@ -294,6 +294,9 @@ impl<'a> Collector<'a> {
         symbol: Symbol,
         place: ExprPlace,
     ) {
+        if name.is_empty() {
+            return;
+        }
         let start = found.map(|offset| part.start as usize + offset);
         let is_exact = place.is_exact && start.is_some();
         let span = match start.filter(|_| is_exact) {

@@ -136,16 +136,19 @@ impl<'a> TolerantReader<'a> {
 
     fn flow_key(&mut self, parent: isize) -> (Arc<str>, Span) {
         let start = self.at;
-        let key = match self.peek() {
-            Some(b'"' | b'\'') => shared(&self.quoted(parent)),
+        let (key, end) = match self.peek() {
+            Some(b'"' | b'\'') => (shared(&self.quoted(parent)), self.at),
             Some(b'{' | b'[') => {
                 // A collection cannot be a key; its first bracket is passed over.
                 self.advance_to(start + 1);
-                shared("")
+                (shared(""), self.at)
             }
-            _ => shared(self.flow_plain()),
+            _ => {
+                let key = self.flow_plain();
+                (shared(key), start + key.len())
+            }
         };
-        (key, Span::new(start, self.at))
+        (key, Span::new(start, end))
     }
 
     /// Text without quotes, up to what ends it in brackets.

@@ -7,7 +7,7 @@ use super::{Completion, Request, fits};
 use crate::expr::ExprRoot;
 use crate::expr::words::{FILTERS, FUNCTIONS, TESTS, Word, named_arguments};
 use crate::language::lexer::{Lexeme, Token, tokens};
-use crate::language::scope::{Scope, members};
+use crate::language::scope::{NameScope, members};
 use crate::language::{CompletionKind, TextEdit};
 use crate::source::Span;
 use crate::types::Type;
@@ -15,8 +15,8 @@ use crate::types::Type;
 /// How many lambdas around a position are followed.
 const LAMBDAS_MAX: usize = 8;
 
-/// What is typed at the position, and what stands before it.
-struct Cursor<'a> {
+/// A position in an expression: the word there, and what stands before it.
+pub(in crate::language) struct Cursor<'a> {
     /// The expression.
     text: &'a str,
     /// Its tokens before the word at the position.
@@ -25,6 +25,8 @@ struct Cursor<'a> {
     word: (usize, usize),
     /// What of the word stands before the position.
     typed: &'a str,
+    /// Whether the position is inside a string.
+    is_in_text: bool,
     /// Offset of the expression in the source.
     base: usize,
     /// The quote of the scalar around the expression.
@@ -34,7 +36,7 @@ struct Cursor<'a> {
 /// The proposals in the expression between two offsets.
 pub(super) fn complete(
     request: &Request<'_, '_>,
-    mut scope: Scope<'_>,
+    mut scope: NameScope<'_>,
     start: usize,
     end: usize,
 ) -> Vec<Completion> {
@@ -42,32 +44,63 @@ pub(super) fn complete(
     if text.len() > request.analysis.limits.expression_bytes_max {
         return Vec::new();
     }
-    let at = request.at - start;
-    let all = tokens(text);
-    let touching = |token: &&Token| token.start <= at && at <= token.end;
-    let inside = all.iter().find(|token| token.start < at && at < token.end);
-    let in_text = inside.filter(|token| token.kind == Lexeme::Text);
-    let is_word = |token: &&Token| matches!(token.kind, Lexeme::Word | Lexeme::Number);
-    let word = all.iter().filter(touching).find(is_word).map(|token| (token.start, token.end));
-    let word = match in_text {
-        // The inside of `['…']`.
-        Some(token) => (token.start + 1, token.end - usize::from(token.end > at + 1)),
-        None => word.unwrap_or((at, at)),
-    };
-    let before: Vec<Token> = all.iter().filter(|it| it.end <= word.0).copied().collect();
-    let typed = text.get(word.0..at).unwrap_or_default();
-    let cursor = Cursor { text, before, word, typed, base: start, quote: request.scalar.quote };
+    let cursor = Cursor::at(text, request.at - start, start, request.scalar.quote);
     cursor.bind_lambdas(&mut scope);
-    let found = if in_text.is_some() { cursor.in_text(&scope) } else { cursor.proposals(&scope) };
+    let found = if cursor.is_in_text { cursor.in_text(&scope) } else { cursor.proposals(&scope) };
     found.into_iter().filter(|it| fits(cursor.typed, &it.label)).collect()
 }
 
-impl Cursor<'_> {
+impl<'a> Cursor<'a> {
+    /// The position `at` in an expression that begins at `base` in the source.
+    pub(in crate::language) fn at(
+        text: &'a str,
+        at: usize,
+        base: usize,
+        quote: Option<char>,
+    ) -> Cursor<'a> {
+        let all = tokens(text);
+        // The inside of a string such as `['…']`; an open one goes on to the end of the text.
+        let in_text = all.iter().filter(|token| token.kind == Lexeme::Text).find_map(|token| {
+            let written = &text[token.start..token.end];
+            let open = 1 + usize::from(written.starts_with('\\'));
+            let is_closed = written.len() >= 2 * open && written.ends_with(&written[..open]);
+            let inner = (token.start + open, token.end - if is_closed { open } else { 0 });
+            (inner.0 <= at && at <= inner.1).then_some(inner)
+        });
+        let mut touching = all.iter().filter(|token| token.start <= at && at <= token.end);
+        let is_word = |token: &&Token| matches!(token.kind, Lexeme::Word | Lexeme::Number);
+        let word = in_text.unwrap_or_else(|| {
+            touching.rfind(is_word).map_or((at, at), |token| (token.start, token.end))
+        });
+        let is_in_text = in_text.is_some();
+        let before: Vec<Token> = all.iter().filter(|it| it.end <= word.0).copied().collect();
+        let typed = text.get(word.0..at).unwrap_or_default();
+        Cursor { text, before, word, typed, is_in_text, base, quote }
+    }
+
+    /// The word at the position, if there is one outside of strings.
+    pub(in crate::language) fn word(&self) -> Option<(usize, usize)> {
+        (!self.is_in_text && self.word.0 < self.word.1).then_some(self.word)
+    }
+
+    /// The token before the word.
+    pub(in crate::language) fn word_before(&self) -> Option<&str> {
+        self.before.last().map(|token| self.slice(token))
+    }
+
+    /// The path that ends with the word.
+    pub(in crate::language) fn path_to_word(&self) -> &str {
+        let is_member = self.word_before() == Some(".");
+        let dot = self.before.len().saturating_sub(1);
+        let start = if is_member { self.path_start(dot) } else { self.word.0 };
+        &self.text[start..self.word.1]
+    }
+
     fn slice(&self, token: &Token) -> &str {
         &self.text[token.start..token.end]
     }
 
-    fn proposals(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn proposals(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let Some(last) = self.before.last() else { return self.names(scope) };
         let word = self.slice(last);
         let is_negated = || {
@@ -94,11 +127,11 @@ impl Cursor<'_> {
     }
 
     /// Inside quotes: the members of `path['…']`, or the attributes of items.
-    fn in_text(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn in_text(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let names = match self.before.last().map(|token| self.slice(token)) {
             Some("[") => {
                 let base = self.path_before(self.before.len() - 1);
-                self.names_below(base, scope)
+                Self::names_below(base, scope)
             }
             Some("(" | "=") => self.attributes(scope),
             _ => Vec::new(),
@@ -111,7 +144,7 @@ impl Cursor<'_> {
     }
 
     /// The members of the items that a filter with an attribute gets.
-    fn attributes(&self, scope: &Scope<'_>) -> Vec<(Arc<str>, Type)> {
+    fn attributes(&self, scope: &NameScope<'_>) -> Vec<(Arc<str>, Type)> {
         let Some(open) = self.open_bracket(self.before.len()) else { return Vec::new() };
         let Some(input) = self.filter_input(open) else { return Vec::new() };
         let takes = [
@@ -173,7 +206,7 @@ impl Cursor<'_> {
         names.map(|name| self.item(name, &format!("{name}="), CompletionKind::Keyword)).collect()
     }
 
-    fn names(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn names(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let is_alone = self.is_alone();
         let mut found = Vec::new();
         for known in scope.names() {
@@ -211,7 +244,7 @@ impl Cursor<'_> {
         self.before.is_empty() && self.text[self.word.1..].trim().is_empty()
     }
 
-    fn members(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn members(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let dot = self.before.len() - 1;
         let base = self.path_before(dot);
         let quote = self.member_quote();
@@ -226,7 +259,7 @@ impl Cursor<'_> {
             };
             Completion { detail: Some(ty.to_string()), ..item }
         };
-        self.names_below(base, scope).into_iter().map(member).collect()
+        Self::names_below(base, scope).into_iter().map(member).collect()
     }
 
     /// Whether the expression is only a path up to the position: then names may have dashes.
@@ -239,10 +272,9 @@ impl Cursor<'_> {
         self.before.iter().all(is_part) && self.text[self.word.1..].trim().is_empty()
     }
 
-    fn names_below(&self, base: &str, scope: &Scope<'_>) -> Vec<(Arc<str>, Type)> {
+    fn names_below(base: &str, scope: &NameScope<'_>) -> Vec<(Arc<str>, Type)> {
         let known = |names: &[&str]| names.iter().map(|name| ((*name).into(), Type::Any)).collect();
-        let id_of =
-            |base: &str| base.strip_prefix("steps").filter(|rest| is_one_segment(rest)).is_some();
+        let id_of = |base: &str| base.strip_prefix("steps").is_some_and(is_one_segment);
         match base {
             "steps" => scope.steps().into_iter().map(|step| (step.id.clone(), Type::Any)).collect(),
             "context" => scope.context_keys().iter().map(|key| (key.clone(), Type::Any)).collect(),
@@ -265,6 +297,13 @@ impl Cursor<'_> {
 
     /// The path that ends before a token, such as `a.b[0]` or `(a | first)`.
     fn path_before(&self, end: usize) -> &str {
+        let start = self.path_start(end);
+        let end = end.checked_sub(1).map_or(start, |last| self.before[last].end);
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    /// The offset at which that path begins.
+    fn path_start(&self, end: usize) -> usize {
         let mut at = end;
         while let Some(last) = at.checked_sub(1) {
             let token = &self.before[last];
@@ -291,9 +330,7 @@ impl Cursor<'_> {
                 break;
             }
         }
-        let start = self.before.get(at).map_or(0, |token| token.start);
-        let end = end.checked_sub(1).map_or(start, |last| self.before[last].end);
-        self.text.get(start..end).unwrap_or_default()
+        self.before.get(at).map_or(0, |token| token.start)
     }
 
     /// The bracket that a closing one belongs to.
@@ -346,7 +383,7 @@ impl Cursor<'_> {
     }
 
     /// Gives the parameters of lambdas around the position their types.
-    fn bind_lambdas(&self, scope: &mut Scope<'_>) {
+    pub(in crate::language) fn bind_lambdas(&self, scope: &mut NameScope<'_>) {
         let heads = self.before.windows(3).enumerate().filter(|(_, window)| {
             self.slice(&window[0]) == "lambda"
                 && window[1].kind == Lexeme::Word

@@ -8,10 +8,11 @@ use crate::compile::dialect::grammar::{FieldShape, RETRY};
 use crate::composition::tool::{COMPOSITION, ToolSpec};
 use crate::diagnostic::Code;
 use crate::expr::ExprRoot;
-use crate::id::ToolId;
+use crate::id::{ToolId, is_step_id};
 use crate::language::expect::{Expected, FieldPlace};
 use crate::language::path::Crumb;
 use crate::language::schema_parts::SchemaPart;
+use crate::language::scope::members;
 use crate::language::{CompletionKind, TextEdit};
 use crate::source::Span;
 use crate::types::Type;
@@ -167,11 +168,22 @@ impl Request<'_, '_> {
             // `input` as a whole has a type, but rarely is the value that an author means.
             let is_whole =
                 matches!(known.root, ExprRoot::Input | ExprRoot::Context | ExprRoot::Run);
-            if ty.conflict(wanted).is_none() && !is_whole {
+            if is_whole {
+                continue;
+            }
+            let fits = |ty: &Type| ty.conflict(wanted).is_none();
+            let paths = if fits(&ty) {
+                vec![(path, ty)]
+            } else {
+                let inner =
+                    members(&ty).into_iter().filter(|(name, ty)| fits(ty) && is_step_id(name));
+                inner.map(|(name, ty)| (format!("{path}.{name}"), ty)).collect()
+            };
+            for (path, ty) in paths {
                 let text = format!("{{{{ {path} }}}}");
                 found.push(Proposal {
                     detail: Some(ty.to_string()),
-                    documentation: known.about,
+                    documentation: known.about.clone(),
                     ..Proposal::new(CompletionKind::Expression, &text)
                 });
             }
