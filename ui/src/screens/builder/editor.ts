@@ -86,6 +86,18 @@ function hoverSource({ language, name, run }: EditorOptions) {
   };
 }
 
+/** What is typed over several lines: left to itself, the browser joins them with style attributes, which the policy refuses. */
+const overLines = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data, inputType } = event;
+    const { main } = view.state.selection;
+    if (inputType !== "insertText" || data === null || view.composing || view.state.doc.lineAt(main.from).to >= main.to) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(data), { userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
 const theme = EditorView.theme({
   ".cm-content": { caretColor: "var(--text)" },
   ".cm-cursor": { borderLeftColor: "var(--text)" },
@@ -124,6 +136,7 @@ export function editorExtensions(options: EditorOptions): Extension {
     lineNumbers(),
     foldGutter(),
     marks,
+    overLines,
     highlightActiveLine(),
     highlightActiveLineGutter(),
     drawSelection(),
@@ -144,7 +157,8 @@ export function editorExtensions(options: EditorOptions): Extension {
       ...searchKeymap,
       ...historyKeymap,
       ...foldKeymap,
-      ...defaultKeymap,
+      // `Ctrl Enter` runs, on every screen.
+      ...defaultKeymap.filter((one) => one.key !== "Mod-Enter"),
     ]),
     options.format === "json" ? json() : yaml(),
     syntaxHighlighting(codeColours),
