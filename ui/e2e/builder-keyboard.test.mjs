@@ -116,6 +116,7 @@ output: { chars: "{{ count.chars }}" }
     await key("Enter");
     await page.getByText(/unsaved change/).waitFor({ state: "detached" });
     await page.waitForURL(/file=/);
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await isBuilt(segue);
 
     await key("Control+Enter");

@@ -58,7 +58,7 @@ describe("git diff after an action of the builder", () => {
     }, (changed) => changed.some((line) => line.includes("loop:")) && changed.filter((line) => line.startsWith("-")).every((line) => /last|tool|param|depends/.test(line)));
     await act("move the second step", "second", async () => {
       await page.keyboard.press("m");
-      await choosePlace(page, "before greeting");
+      await choosePlace(page, "after greeting");
       await page.keyboard.press("Enter");
     }, (changed) => changed.filter((line) => line.trim().length > 1).every((line) => line.includes("second")));
     // Undo of everything that was undone on disk: the bytes of before.

@@ -33,7 +33,7 @@ describe("hostile texts", () => {
     const segue = await startSegue(t, { config: LIMITS + AWKWARD(), files: { "compositions/hostile.yaml": HOSTILE } });
     const { run_id: id } = await run(segue, "hostile");
     const page = await openPage(t, browser, segue);
-    for (const path of ["/", `/?q=${encodeURIComponent(HTML)}`, `/runs/${id}`, `/runs/${id}?step=texts`, `/runs/${id}?step=fails`, `/runs/${id}?view=outline`, `/runs/${id}?view=timeline`, "/compositions", "/compositions/hostile", "/tools", "/tools?tool=awkward%3Ahostile", `/runs/${encodeURIComponent(HTML)}`]) {
+    for (const path of ["/", `/?q=${encodeURIComponent(HTML)}`, `/runs/${id}`, `/runs/${id}?step=texts`, `/runs/${id}?step=fails`, `/runs/${id}?view=outline`, `/runs/${id}?view=timeline`, "/compositions", "/compositions/hostile", "/edit?file=compositions%2Fhostile.yaml&step=texts", "/edit", "/tools", "/tools?tool=awkward%3Ahostile", `/runs/${encodeURIComponent(HTML)}`]) {
       await page.goto(segue.url + path);
       await page.getByRole("heading", { level: 1 }).first().waitFor();
       await page.waitForTimeout(300);

@@ -131,7 +131,7 @@ describe("the keyboard alone", () => {
     const { run_id: id } = await run(segue, "hello");
     const page = await openPage(t, browser, segue);
     const missing = [];
-    for (const path of ["/", `/runs/${id}`, "/inbox", "/compositions", "/tools", "/templates", "/plans", "/settings"]) {
+    for (const path of ["/", `/runs/${id}`, "/inbox", "/compositions", "/edit?file=compositions%2Fhello.yaml&step=stats", "/tools", "/templates", "/plans", "/settings"]) {
       await page.goto(segue.url + path);
       await page.getByRole("heading", { level: 1 }).first().waitFor();
       const stops = [];

@@ -22,6 +22,8 @@ const SCREENS = (ids) => [
   { name: "Inbox", path: "/inbox", heading: "Inbox", shows: "publish the draft?" },
   { name: "Compositions", path: "/compositions", heading: "Compositions", shows: "hello" },
   { name: "A composition", path: "/compositions/hello", heading: /hello/, shows: "greeting" },
+  { name: "The builder", path: "/edit?file=compositions%2Fhello.yaml&step=stats", heading: /hello/, shows: "No findings" },
+  { name: "New composition", path: "/edit", heading: "New composition", shows: "An empty composition" },
   { name: "Tools", path: "/tools", heading: "Tools", shows: "files_read" },
   { name: "Templates", path: "/templates", heading: "Templates", shows: "never used" },
   { name: "Template, plan", path: "/templates?pane=plan", heading: "Templates", shows: "Rollback" },

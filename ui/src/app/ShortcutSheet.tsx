@@ -4,7 +4,7 @@ import { SHORTCUTS } from "./shortcut-list";
 export function ShortcutSheet({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="Keyboard shortcuts" open onClose={onClose} wide>
-      <div className="sheet">
+      <div className="sheet" tabIndex={0} role="region" aria-label="Keys">
         {SHORTCUTS.map(({ group, keys }) => (
           <section key={group}>
             <h3>{group}</h3>

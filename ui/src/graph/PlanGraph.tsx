@@ -1,12 +1,13 @@
 import { Background, MiniMap, Panel, ReactFlow, ReactFlowProvider, ViewportPortal, useReactFlow, useStore, type FitViewOptions, type Node, type NodeMouseHandler, type Viewport } from "@xyflow/react";
 import "@xyflow/react/dist/base.css";
-import { memo, useCallback, useEffect, useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
+import { memo, useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type DragEvent, type ReactNode } from "react";
 import type { PlanStepView } from "@/api/types";
 import { announce } from "@/app/announce";
 import { useShortcuts } from "@/app/shortcuts";
 import { plainText } from "@/lib/safe-text";
 import { stateWord } from "@/parts/State";
 import { IconButton } from "@/parts/Button";
+import { anchored } from "./anchor";
 import { Edges } from "./Edges";
 import "./graph.css";
 import { containers, countSteps, layout, type Layout, type Placed } from "./layout";
@@ -130,6 +131,7 @@ function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks
   useShortcuts({ o: () => (shown && (collapsed.has(shown) || containers(steps).includes(shown)) ? onToggle(shown) : false) });
   const at = (event: DragEvent) => flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
   const covered = children ? 120 : 10;
+  useAnchor(out, shown, fit);
   useEffect(() => bringIntoView(flow, out, shown, covered), [flow, out, shown, covered]);
   const onNodeClick = useCallback<NodeMouseHandler<FlowNode>>((_, node) => node.data.placed.kind !== "branch" && onSelect(node.id), [onSelect]);
   return (
@@ -200,6 +202,21 @@ function visible(out: Layout, path: string | null): string | null {
 }
 
 const MARGIN = 24;
+
+/** A new layout leaves what is in view where it is; if nothing would be in view, it shows everything. */
+function useAnchor(out: Layout, selected: string | null, fit: FitViewOptions): void {
+  const flow = useReactFlow();
+  const last = useRef(out);
+  useLayoutEffect(() => {
+    const before = last.current;
+    last.current = out;
+    const box = document.querySelector(".plan-graph")?.getBoundingClientRect();
+    if (before === out || !box || box.width === 0) return;
+    const next = anchored(before, out, selected, flow.getViewport(), box);
+    if (next) void flow.setViewport(next);
+    else requestAnimationFrame(() => void flow.fitView(fit));
+  }, [flow, out, selected, fit]);
+}
 
 /** Pans to a selected node that is out of view, no further than it must; a visible one does not move the picture. */
 function bringIntoView(flow: ReturnType<typeof useReactFlow>, out: Layout, path: string | null, covered: number): void {

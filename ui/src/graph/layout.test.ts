@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { PlanStepView } from "@/api/types";
 import { plans } from "../../dev/mock/plans.mjs";
+import { anchored } from "./anchor";
 import { countSteps, layout, roundPath, type Layout, type Placed } from "./layout";
 
 const all = plans as Record<string, { steps: PlanStepView[] }>;
@@ -64,5 +65,21 @@ describe("layout", () => {
 describe("roundPath", () => {
   it("rounds corners by at most half of the shorter side", () => {
     expect(roundPath([[0, 0], [0, 10], [100, 10], [100, 50]])).toBe("M0 0L0 5Q0 10 5 10L92 10Q100 10 100 18L100 50");
+  });
+});
+
+describe("a new layout", () => {
+  const box = { width: 800, height: 600 };
+  const step = (id: string, needs: string[] = []) => ({ ...steps("release-notes")[0], id, needs, depends_on: [], bodies: [], ways: [] }) as PlanStepView;
+  const one = layout([step("a"), step("b", ["a"])], open);
+  it("leaves what is in view where it is", () => {
+    const two = layout([step("x"), step("y"), step("a"), step("b", ["a"])], open);
+    const next = anchored(one, two, "b", { x: 10, y: 20, zoom: 0.5 }, box);
+    expect((next?.x ?? 0) + at(two, "b").x * 0.5).toBe(10 + at(one, "b").x * 0.5);
+    expect((next?.y ?? 0) + at(two, "b").y * 0.5).toBe(20 + at(one, "b").y * 0.5);
+  });
+  it("is shown whole when nothing of it would be in view", () => {
+    expect(anchored(one, layout([step("z")], open), null, { x: -5000, y: 0, zoom: 1 }, box)).toBeNull();
+    expect(anchored(one, layout([step("z")], open), null, { x: 0, y: 0, zoom: 1 }, box)).toEqual({ x: 0, y: 0, zoom: 1 });
   });
 });

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { announce } from "@/app/announce";
 import { useDenied } from "@/app/session";
+import { useShortcuts } from "@/app/shortcuts";
 import { Button } from "@/parts/Button";
 import { Dialog } from "@/parts/Dialog";
 import { DryRun } from "@/parts/DryRun";
@@ -37,8 +38,14 @@ export function RunDialog(props: Props) {
   return <Inner key={input ? "last" : "first"} {...props} last={input} hasRun={hasRun} />;
 }
 
+/** A constant: what is picked from a store must stay the same object. */
+const ANY_INPUT = { type: "object" };
+
+/** The input of a composition that says nothing about it is an object, too. */
+const inputSchema = (schema: unknown): unknown => (typeof schema === "object" && schema !== null && Object.keys(schema).length > 0 ? schema : ANY_INPUT);
+
 function Inner({ until, only, onClose, last, hasRun }: Props & { last: Record<string, unknown> | undefined; hasRun: boolean }) {
-  const schema = useChecked((checked) => checked.analysis?.plan?.inputs ?? checked.analysis?.inputs ?? {});
+  const schema = useChecked((checked) => inputSchema(checked.analysis?.plan?.inputs ?? checked.analysis?.inputs));
   const form = useForm(schema, last);
   const off = useRunOff();
   const [mocks, setMocks] = useState("");
@@ -50,6 +57,7 @@ function Inner({ until, only, onClose, last, hasRun }: Props & { last: Record<st
     start.mutate({ input: (filled.value ?? {}) as Record<string, unknown>, dry, until, only, mocks: mocks || undefined });
   };
   const noCache = only && !hasRun ? "there is no run whose values it could use: run the composition first" : null;
+  useShortcuts({ "Ctrl+Enter": () => (noCache ? announce(noCache) : go(false)) });
   const title = only ? `Run only ${only}` : until ? `Run to ${until}` : "Run";
   return (
     <Dialog
@@ -66,14 +74,7 @@ function Inner({ until, only, onClose, last, hasRun }: Props & { last: Record<st
         </>
       }
     >
-      <div
-        className="b-run"
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-          event.preventDefault();
-          if (!noCache) go(false);
-        }}
-      >
+      <div className="b-run">
         {start.isError && <Failure error={start.error} />}
         {until && <p>Runs <code><SafeText text={until} /></code> and every step that it needs.</p>}
         {only && <p>Calls only <code><SafeText text={only} /></code>. What it reads comes from the shown run.</p>}

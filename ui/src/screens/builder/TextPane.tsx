@@ -47,7 +47,8 @@ export function TextPane() {
         <span className="muted num" aria-label="Line and column">{position}</span>
         <CopyButton text={() => builder.document.snapshot().text} label="Copy the text" />
       </div>
-      <div ref={host} className="codeview b-editor" />
+      {/* The editor inside draws the ring. */}
+      <div ref={host} className="codeview b-editor" data-ring />
     </section>
   );
 }

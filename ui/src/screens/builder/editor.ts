@@ -7,7 +7,7 @@ import { yaml } from "@codemirror/lang-yaml";
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { highlightSelectionMatches, searchKeymap } from "@codemirror/search";
 import { EditorState, type Extension } from "@codemirror/state";
-import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, hoverTooltip, keymap, lineNumbers, type Tooltip } from "@codemirror/view";
+import { EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, hoverTooltip, keymap, lineNumbers, type Tooltip } from "@codemirror/view";
 import { plainText } from "@/lib/safe-text";
 import { codeColours, codeTheme } from "@/parts/code-mirror";
 import type { BuilderDocument } from "./document";
@@ -86,6 +86,24 @@ function hoverSource({ language, name, run }: EditorOptions) {
   };
 }
 
+/** Control characters and marks that reorder text are shown as their codes. */
+const codes = highlightSpecialChars({
+  addSpecialChars: /[\u202a-\u202c\u2060-\u2064\u2068\u206a-\u206f]/,
+  render: (code) => Object.assign(document.createElement("span"), { className: "cm-code", textContent: `U+${code.toString(16).toUpperCase().padStart(4, "0")}` }),
+});
+
+/** What is typed over several lines: left to itself, the browser joins them with style attributes, which the policy refuses. */
+const overLines = EditorView.domEventHandlers({
+  beforeinput(event, view) {
+    const { data, inputType } = event;
+    const { main } = view.state.selection;
+    if (inputType !== "insertText" || data === null || view.composing || view.state.doc.lineAt(main.from).to >= main.to) return false;
+    event.preventDefault();
+    view.dispatch(view.state.replaceSelection(data), { userEvent: "input.type", scrollIntoView: true });
+    return true;
+  },
+});
+
 const theme = EditorView.theme({
   ".cm-content": { caretColor: "var(--text)" },
   ".cm-cursor": { borderLeftColor: "var(--text)" },
@@ -95,6 +113,7 @@ const theme = EditorView.theme({
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "color-mix(in srgb, var(--accent) 28%, transparent)" },
   ".cm-expression, .cm-expression *": { color: "var(--code-expr)" },
   ".cm-matchingBracket": { backgroundColor: "var(--sunken)", outline: "1px solid var(--border-strong)" },
+  ".cm-code": { font: "600 10px/14px var(--mono)", color: "var(--in-doubt-fg)", background: "var(--in-doubt-bg)", borderRadius: "3px", padding: "0 3px", margin: "0 1px" },
   ".cm-finding-space": { padding: "3px 12px 3px 8px" },
   ".cm-finding": { padding: "5px 10px", border: "1px solid var(--failed-bd)", borderRadius: "6px", background: "var(--failed-bg)", color: "var(--text)", font: "var(--t-12)", whiteSpace: "pre-wrap", overflowWrap: "anywhere" },
   ".cm-finding.warning": { borderColor: "var(--waiting-bd)", background: "var(--waiting-bg)" },
@@ -124,6 +143,8 @@ export function editorExtensions(options: EditorOptions): Extension {
     lineNumbers(),
     foldGutter(),
     marks,
+    overLines,
+    codes,
     highlightActiveLine(),
     highlightActiveLineGutter(),
     drawSelection(),
@@ -144,7 +165,8 @@ export function editorExtensions(options: EditorOptions): Extension {
       ...searchKeymap,
       ...historyKeymap,
       ...foldKeymap,
-      ...defaultKeymap,
+      // `Ctrl Enter` runs, on every screen.
+      ...defaultKeymap.filter((one) => one.key !== "Mod-Enter"),
     ]),
     options.format === "json" ? json() : yaml(),
     syntaxHighlighting(codeColours),
