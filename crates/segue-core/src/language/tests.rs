@@ -59,3 +59,63 @@ fn a_text_that_does_not_parse_keeps_its_steps_and_other_findings() {
     assert_eq!(codes, [Code::Parse, Code::UnknownTool]);
     assert!(analysis.composition().is_none());
 }
+
+#[test]
+fn tokens_are_those_of_expressions() {
+    let text = "name: x\nsteps:\n  - id: a\n    tool: web:search\n    when: input.n is not even\n    \
+                parameters: { q: \"on {{ input.n | default('x', boolean=true) }}\" }\n";
+    let tokens = analysis(text).tokens();
+    let shown: Vec<(&str, TokenKind)> =
+        tokens.iter().map(|token| (&text[token.span.range()], token.kind)).collect();
+    use TokenKind::{Brace, Filter, Keyword, Member, Name, Operator, Test, Text};
+    let condition = [("input", Name), (".", Operator), ("n", Member), ("is", Keyword)];
+    assert_eq!(shown[..4], condition);
+    assert_eq!(shown[4..6], [("not", Keyword), ("even", Test)]);
+    let template = [
+        ("{{", Brace),
+        ("input", Name),
+        (".", Operator),
+        ("n", Member),
+        ("|", Operator),
+        ("default", Filter),
+        ("(", Operator),
+        ("'x'", Text),
+        (",", Operator),
+        ("boolean", Member),
+        ("=", Operator),
+        ("true", Keyword),
+        (")", Operator),
+        ("}}", Brace),
+    ];
+    assert_eq!(shown[6..], template);
+}
+
+#[test]
+fn links_lead_to_compositions_and_to_pages_about_codes() {
+    let inner = "name: inner\nsteps:\n  - { id: a, wait: 1s }\n";
+    let inner = compile::compile(
+        &Source::new("folder/inner.yaml", inner),
+        &Catalog::default(),
+        &Limits::default(),
+    );
+    let tool = crate::plan::composition_tool(&inner.composition.unwrap());
+    let text = "$schema: https://example.com/schema.json\nname: x\nsteps:\n  - id: a\n    tool: inner\n    \
+                retry: { max: 1, on: [timeout] }\n";
+    let catalog = Catalog::new([Arc::new(tool)]);
+    let analysis = Analysis::new(&Source::new("x.yaml", text), &catalog, &Limits::default());
+    let links = analysis.links();
+    let shown: Vec<(&str, &LinkTarget)> =
+        links.iter().map(|link| (&text[link.span.range()], &link.target)).collect();
+    assert_eq!(
+        shown[0],
+        (
+            "https://example.com/schema.json",
+            &LinkTarget::Url("https://example.com/schema.json".into())
+        )
+    );
+    assert_eq!(
+        shown[1],
+        ("inner", &LinkTarget::Composition { source: "folder/inner.yaml".into() })
+    );
+    assert_eq!(shown[2], ("timeout", &LinkTarget::ErrorPage { code: Code::Timeout }));
+}

@@ -221,6 +221,7 @@ fn a_planted_violation_of_each_direction_is_found() {
     for (name, module, other) in [
         ("segue-core", "diagnostic", "run"),
         ("segue-core", "expr", "compile"),
+        ("segue-core", "compile", "language"),
         ("segue-runtime", "store", "engine"),
         ("segue-runtime", "tools", "engine"),
         ("segue", "config", "cli"),
