@@ -9,13 +9,13 @@ use segue_core::source::Span;
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::documents::{AnalysedDocument, Document};
-use super::server::Server;
+use super::documents::{AnalysedDocument, EditorDocument};
+use super::session::LspSession;
 use super::{convert, edits, lenses, uri};
 
 /// A document with what is known about it.
 pub(super) struct DocumentView<'a> {
-    pub(super) document: &'a Document,
+    pub(super) document: &'a EditorDocument,
     pub(super) analysed: Rc<AnalysedDocument>,
 }
 
@@ -30,7 +30,7 @@ pub(super) enum Refusal {
 }
 
 /// The answer to a request, or why there is none.
-pub(super) type Answer<T> = Result<T, Refusal>;
+pub(super) type Reply<T> = Result<T, Refusal>;
 
 impl DocumentView<'_> {
     /// The answer of the first composition of the text that has one.
@@ -43,9 +43,9 @@ impl DocumentView<'_> {
     }
 }
 
-impl Server {
+impl LspSession {
     /// The answer to a request of a client that is initialized.
-    pub(super) fn answer_of(&self, request: &Request) -> Answer<Value> {
+    pub(super) fn answer_of(&self, request: &Request) -> Reply<Value> {
         match request.method.as_str() {
             "textDocument/completion" => {
                 reply::<lsp::CompletionRequest>(request, |it| self.complete(&it))
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    fn complete(&self, params: &lsp::CompletionParams) -> Answer<Option<lsp::CompletionResponse>> {
+    fn complete(&self, params: &lsp::CompletionParams) -> Reply<Option<lsp::CompletionResponse>> {
         let place = &params.text_document_position_params;
         let view = self.view(&place.text_document.uri)?;
         let at = view.document.offset(place.position);
@@ -99,7 +99,7 @@ impl Server {
         Ok(Some(lsp::CompletionResponse::CompletionItemList(items.collect())))
     }
 
-    fn hover(&self, params: &lsp::HoverParams) -> Answer<Option<lsp::Hover>> {
+    fn hover(&self, params: &lsp::HoverParams) -> Reply<Option<lsp::Hover>> {
         let place = &params.text_document_position_params;
         let view = self.view(&place.text_document.uri)?;
         let at = view.document.offset(place.position);
@@ -108,10 +108,7 @@ impl Server {
     }
 
     /// The declaration of a name, or the file of the composition that is called.
-    fn definition(
-        &self,
-        params: &lsp::DefinitionParams,
-    ) -> Answer<Option<lsp::DefinitionResponse>> {
+    fn definition(&self, params: &lsp::DefinitionParams) -> Reply<Option<lsp::DefinitionResponse>> {
         let place = &params.text_document_position_params;
         let view = self.view(&place.text_document.uri)?;
         let at = view.document.offset(place.position);
@@ -128,7 +125,7 @@ impl Server {
         Ok(location.map(|it| lsp::DefinitionResponse::Definition(lsp::Definition::Location(it))))
     }
 
-    fn references(&self, params: &lsp::ReferenceParams) -> Answer<Option<Vec<lsp::Location>>> {
+    fn references(&self, params: &lsp::ReferenceParams) -> Reply<Option<Vec<lsp::Location>>> {
         let place = &params.text_document_position_params;
         let view = self.view(&place.text_document.uri)?;
         let at = view.document.offset(place.position);
@@ -146,7 +143,7 @@ impl Server {
     fn symbols(
         &self,
         params: &lsp::DocumentSymbolParams,
-    ) -> Answer<Option<lsp::DocumentSymbolResponse>> {
+    ) -> Reply<Option<lsp::DocumentSymbolResponse>> {
         let view = self.view(&params.text_document.uri)?;
         let outline = view.all(Analysis::outline);
         let document = view.document;
@@ -159,7 +156,7 @@ impl Server {
         }))
     }
 
-    fn links(&self, params: &lsp::DocumentLinkParams) -> Answer<Option<Vec<lsp::DocumentLink>>> {
+    fn links(&self, params: &lsp::DocumentLinkParams) -> Reply<Option<Vec<lsp::DocumentLink>>> {
         let view = self.view(&params.text_document.uri)?;
         let links = view.all(Analysis::links).into_iter().filter_map(|link| {
             let target = target(&link.target)?;
@@ -169,7 +166,7 @@ impl Server {
         Ok(Some(links.collect()))
     }
 
-    fn tokens(&self, params: &lsp::SemanticTokensParams) -> Answer<Option<lsp::SemanticTokens>> {
+    fn tokens(&self, params: &lsp::SemanticTokensParams) -> Reply<Option<lsp::SemanticTokens>> {
         let view = self.view(&params.text_document.uri)?;
         let mut tokens = view.all(Analysis::tokens);
         tokens.sort_by_key(|token| token.span);
@@ -180,7 +177,7 @@ impl Server {
     fn findings(
         &self,
         params: &lsp::DocumentDiagnosticParams,
-    ) -> Answer<lsp::DocumentDiagnosticReport> {
+    ) -> Reply<lsp::DocumentDiagnosticReport> {
         let view = match self.view(&params.text_document.uri) {
             Ok(view) => Some(view),
             // This request has no empty answer but this one.
@@ -203,8 +200,8 @@ impl Server {
 /// Reads the parameters of a request, and writes its answer as JSON.
 fn reply<R: lsp::Request>(
     request: &Request,
-    answer: impl FnOnce(R::Params) -> Answer<R::Result>,
-) -> Answer<Value> {
+    answer: impl FnOnce(R::Params) -> Reply<R::Result>,
+) -> Reply<Value> {
     let params = R::Params::deserialize(&request.params)
         .map_err(|error| Refusal::Failed(ErrorCode::InvalidParams, error.to_string()))?;
     serde_json::to_value(answer(params)?)

@@ -10,14 +10,14 @@ use segue_core::language::{
 };
 
 use super::client::Client;
-use super::documents::Document;
+use super::documents::EditorDocument;
 
 /// The types of semantic tokens, by their index.
 pub(super) const TOKEN_TYPES: &[&str] =
     &["operator", "variable", "property", "function", "keyword", "string", "number"];
 
 pub(super) fn finding(
-    document: &Document,
+    document: &EditorDocument,
     client: &Client,
     finding: &Diagnostic,
 ) -> lsp::Diagnostic {
@@ -44,12 +44,12 @@ pub(super) fn finding(
     }
 }
 
-pub(super) fn location(document: &Document, range: lsp::Range) -> lsp::Location {
+pub(super) fn location(document: &EditorDocument, range: lsp::Range) -> lsp::Location {
     lsp::Location { uri: document.uri.clone(), range }
 }
 
 pub(super) fn text_edit(
-    document: &Document,
+    document: &EditorDocument,
     edit: &segue_core::language::TextEdit,
 ) -> lsp::TextEdit {
     lsp::TextEdit { range: document.range(edit.span), new_text: edit.text.clone() }
@@ -63,7 +63,7 @@ fn markup(is_markdown: bool, value: String) -> lsp::MarkupContent {
 
 /// A proposal. Editors sort by text, so the order is part of it.
 pub(super) fn completion(
-    document: &Document,
+    document: &EditorDocument,
     client: &Client,
     index: usize,
     completion: &Completion,
@@ -99,7 +99,7 @@ pub(super) fn completion(
     }
 }
 
-pub(super) fn hover(document: &Document, client: &Client, hover: &Hover) -> lsp::Hover {
+pub(super) fn hover(document: &EditorDocument, client: &Client, hover: &Hover) -> lsp::Hover {
     let ty = hover.ty.as_ref().map(|ty| format!("`{ty}`"));
     let parts = ty.into_iter().chain((!hover.contents.is_empty()).then(|| hover.contents.clone()));
     let text = parts.collect::<Vec<_>>().join("\n\n");
@@ -119,7 +119,7 @@ fn symbol_kind(kind: OutlineKind) -> SymbolKind {
 }
 
 #[expect(deprecated, reason = "the field exists, and is not set")]
-pub(super) fn symbol(document: &Document, item: &OutlineItem) -> lsp::DocumentSymbol {
+pub(super) fn symbol(document: &EditorDocument, item: &OutlineItem) -> lsp::DocumentSymbol {
     let children: Vec<_> = item.children.iter().map(|child| symbol(document, child)).collect();
     let (range, mut selection_range) = (document.range(item.span), document.range(item.name_span));
     // Clients refuse a name outside of the whole part.
@@ -142,7 +142,7 @@ pub(super) fn symbol(document: &Document, item: &OutlineItem) -> lsp::DocumentSy
 /// The same as a list, for clients without nested symbols.
 #[expect(deprecated, reason = "the field exists, and is not set")]
 pub(super) fn flat_symbols(
-    document: &Document,
+    document: &EditorDocument,
     items: &[OutlineItem],
     container: Option<&str>,
 ) -> Vec<lsp::SymbolInformation> {
@@ -164,7 +164,10 @@ pub(super) fn flat_symbols(
 }
 
 /// Tokens, each relative to the one before it. A token ends with its line.
-pub(super) fn tokens(document: &Document, tokens: &[SemanticToken]) -> Vec<lsp::SemanticToken> {
+pub(super) fn tokens(
+    document: &EditorDocument,
+    tokens: &[SemanticToken],
+) -> Vec<lsp::SemanticToken> {
     let (mut line, mut start) = (0, 0);
     let mut encoded = Vec::new();
     for token in tokens {

@@ -34,7 +34,7 @@ pub(super) enum DocumentKind {
 }
 
 /// An open document.
-pub(super) struct Document {
+pub(super) struct EditorDocument {
     pub(super) uri: Uri,
     pub(super) path: Option<PathBuf>,
     pub(super) version: i32,
@@ -62,15 +62,15 @@ pub(super) struct AnalysedDocument {
     pub(super) analyses: Vec<Analysis>,
 }
 
-impl Document {
-    pub(super) fn open(item: TextDocumentItem, encoding: Encoding) -> Document {
+impl EditorDocument {
+    pub(super) fn open(item: TextDocumentItem, encoding: Encoding) -> EditorDocument {
         let path = uri::path(&item.uri);
         let is_json = item.language_id.to_string().starts_with("json");
         let name = match &path {
             Some(path) => path.display().to_string(),
             None => format!("untitled.{}", if is_json { "json" } else { "yaml" }),
         };
-        Document {
+        EditorDocument {
             lines: Lines::of(&item.text, encoding),
             uri: item.uri,
             path,

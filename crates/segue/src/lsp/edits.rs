@@ -6,16 +6,16 @@ use gen_lsp_types as lsp;
 use lsp_server::ErrorCode;
 use segue_core::language::TextEdit;
 
-use super::answers::{Answer, DocumentView, Refusal};
+use super::answers::{DocumentView, Refusal, Reply};
 use super::convert;
-use super::server::Server;
+use super::session::LspSession;
 
 pub(super) fn prepare_rename(
-    server: &Server,
+    session: &LspSession,
     params: &lsp::PrepareRenameParams,
-) -> Answer<Option<lsp::PrepareRenameResult>> {
+) -> Reply<Option<lsp::PrepareRenameResult>> {
     let place = &params.text_document_position_params;
-    let view = server.view(&place.text_document.uri)?;
+    let view = session.view(&place.text_document.uri)?;
     let at = view.document.offset(place.position);
     let span = view.analysed.analyses.iter().find_map(|analysis| analysis.rename_span(at));
     Ok(span.map(|span| {
@@ -29,11 +29,11 @@ pub(super) fn prepare_rename(
 }
 
 pub(super) fn rename(
-    server: &Server,
+    session: &LspSession,
     params: &lsp::RenameParams,
-) -> Answer<Option<lsp::WorkspaceEdit>> {
+) -> Reply<Option<lsp::WorkspaceEdit>> {
     let place = &params.text_document_position_params;
-    let view = server.view(&place.text_document.uri)?;
+    let view = session.view(&place.text_document.uri)?;
     let at = view.document.offset(place.position);
     let analyses = &view.analysed.analyses;
     let Some(analysis) = analyses.iter().find(|analysis| analysis.rename_span(at).is_some()) else {
@@ -41,7 +41,7 @@ pub(super) fn rename(
         return Err(Refusal::Failed(ErrorCode::RequestFailed, message));
     };
     match analysis.rename(at, &params.new_name) {
-        Ok(edits) => Ok(Some(workspace_edit(server, &view, &edits))),
+        Ok(edits) => Ok(Some(workspace_edit(session, &view, &edits))),
         Err(error) => {
             let help = error.help.map(|help| format!(": {help}")).unwrap_or_default();
             let message = format!("{}{help}", error.message);
@@ -51,13 +51,13 @@ pub(super) fn rename(
 }
 
 pub(super) fn code_actions(
-    server: &Server,
+    session: &LspSession,
     params: &lsp::CodeActionParams,
-) -> Answer<Option<Vec<lsp::CodeActionResponse>>> {
-    let view = server.view(&params.text_document.uri)?;
+) -> Reply<Option<Vec<lsp::CodeActionResponse>>> {
+    let view = session.view(&params.text_document.uri)?;
     let only = params.context.only.as_deref();
     let is_wanted = only.is_none_or(|only| only.contains(&lsp::CodeActionKind::QuickFix));
-    if !server.client.has_code_actions || !is_wanted {
+    if !session.client.has_code_actions || !is_wanted {
         return Ok(Some(Vec::new()));
     }
     let span = view.document.span(params.range);
@@ -65,13 +65,13 @@ pub(super) fn code_actions(
         // What is not shown needs no fix: a tool of a server that is down, for one.
         let mut found = view.analysed.findings.iter();
         let found = found.find(|it| it.span == action.finding && it.code == action.code)?;
-        let finding = convert::finding(view.document, &server.client, found);
+        let finding = convert::finding(view.document, &session.client, found);
         Some(lsp::CodeActionResponse::CodeAction(lsp::CodeAction {
             title: action.title,
             kind: Some(lsp::CodeActionKind::QuickFix),
             diagnostics: Some(vec![finding]),
             is_preferred: Some(action.preferred),
-            edit: Some(workspace_edit(server, &view, &action.edits)),
+            edit: Some(workspace_edit(session, &view, &action.edits)),
             ..lsp::CodeAction::default()
         }))
     });
@@ -80,13 +80,13 @@ pub(super) fn code_actions(
 
 /// Edits of one document. With its version, so that a client refuses them for another text.
 fn workspace_edit(
-    server: &Server,
+    session: &LspSession,
     view: &DocumentView<'_>,
     edits: &[TextEdit],
 ) -> lsp::WorkspaceEdit {
     let uri = view.document.uri.clone();
     let edits = edits.iter().map(|edit| convert::text_edit(view.document, edit));
-    if !server.client.has_versioned_edits {
+    if !session.client.has_versioned_edits {
         let changes = HashMap::from([(uri, edits.collect())]);
         return lsp::WorkspaceEdit { changes: Some(changes), ..lsp::WorkspaceEdit::default() };
     }

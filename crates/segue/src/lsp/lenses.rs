@@ -9,9 +9,9 @@ use segue_core::source::Span;
 use segue_core::testing::read_tests;
 use serde_json::Value;
 
-use super::answers::{Answer, DocumentView};
+use super::answers::{DocumentView, Reply};
 use super::documents::DocumentKind;
-use super::server::Server;
+use super::session::LspSession;
 
 /// Commands that the extension has. Their arguments: the path, and of a test its name.
 const RUN: &str = "segue.run";
@@ -20,10 +20,10 @@ const TEST: &str = "segue.test";
 const PREVIEW: &str = "segue.preview";
 
 pub(super) fn code_lenses(
-    server: &Server,
+    session: &LspSession,
     params: &lsp::CodeLensParams,
-) -> Answer<Option<Vec<lsp::CodeLens>>> {
-    let view = server.view(&params.text_document.uri)?;
+) -> Reply<Option<Vec<lsp::CodeLens>>> {
+    let view = session.view(&params.text_document.uri)?;
     // A command reads the file, so the document must have one.
     let Some(path) = view.document.path.as_deref() else { return Ok(Some(Vec::new())) };
     let mut lenses = match view.analysed.kind {
@@ -33,7 +33,7 @@ pub(super) fn code_lenses(
     };
     lenses.retain(|lens| {
         let command = lens.command.as_ref().map(|command| &command.command);
-        command.is_some_and(|command| server.client.commands.contains(command))
+        command.is_some_and(|command| session.client.commands.contains(command))
     });
     Ok(Some(lenses))
 }

@@ -15,7 +15,7 @@ mod edits;
 mod lenses;
 mod parent;
 mod positions;
-mod server;
+mod session;
 mod transport;
 mod uri;
 mod workspaces;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use lsp_server::Message;
 
 use crate::app::AppOptions;
-use server::Server;
+use session::LspSession;
 use transport::Malformed;
 use workspaces::NewTools;
 
@@ -62,35 +62,35 @@ pub(crate) fn serve(options: AppOptions) -> SessionEnd {
     let (sender, inputs) = channel();
     let (outbox, all_written) = transport::write_stdout();
     transport::read_stdin(sender.clone());
-    let mut server = Server::new(options, outbox, sender);
-    let end = handle_all(&mut server, &inputs);
-    server.leave();
+    let mut session = LspSession::new(options, outbox, sender);
+    let end = handle_all(&mut session, &inputs);
+    session.leave();
     // Nothing is ever sent: it ends when the writer has written everything.
     let _ = all_written.recv_timeout(WRITE_TIMEOUT);
     end
 }
 
-fn handle_all(server: &mut Server, inputs: &Receiver<Input>) -> SessionEnd {
+fn handle_all(session: &mut LspSession, inputs: &Receiver<Input>) -> SessionEnd {
     let mut queue = VecDeque::new();
     loop {
         // Everything that is there, so that a cancelled request is found before it is answered.
         loop {
             match inputs.try_recv() {
-                Ok(input) => server.queue(&mut queue, input),
+                Ok(input) => session.queue(&mut queue, input),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return SessionEnd::Abrupt,
             }
         }
         let Some(input) = queue.pop_front() else {
             // Nothing is waiting, so there is time to look at changed texts.
-            server.publish_changed();
+            session.publish_changed();
             match inputs.recv() {
-                Ok(input) => server.queue(&mut queue, input),
+                Ok(input) => session.queue(&mut queue, input),
                 Err(_) => return SessionEnd::Abrupt,
             }
             continue;
         };
-        if let Some(end) = server.handle(input) {
+        if let Some(end) = session.handle(input) {
             return end;
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::answers::{DocumentView, Refusal};
 use super::client::{Client, roots};
-use super::documents::{Document, DocumentKind};
+use super::documents::{DocumentKind, EditorDocument};
 use super::transport::Outbox;
 use super::workspaces::Workspaces;
 use super::{Input, SessionEnd, convert, parent, uri};
@@ -37,14 +37,14 @@ enum Phase {
 
 /// An open document, and the folder whose tools it uses.
 struct OpenDocument {
-    document: Document,
+    document: EditorDocument,
     folder: PathBuf,
     /// The version and the snapshot whose findings were published.
     published: Option<(i32, u64)>,
 }
 
 /// The session with a client.
-pub(super) struct Server {
+pub(super) struct LspSession {
     phase: Phase,
     pub(super) client: Client,
     outbox: Outbox,
@@ -57,9 +57,9 @@ pub(super) struct Server {
     next_id: i32,
 }
 
-impl Server {
-    pub(super) fn new(options: AppOptions, outbox: Outbox, inputs: Sender<Input>) -> Server {
-        Server {
+impl LspSession {
+    pub(super) fn new(options: AppOptions, outbox: Outbox, inputs: Sender<Input>) -> LspSession {
+        LspSession {
             phase: Phase::New,
             client: Client::of(&lsp::InitializeParams::default()),
             outbox,
@@ -227,7 +227,7 @@ impl Server {
 
     fn opened(&mut self, params: lsp::DidOpenTextDocumentParams) {
         let key = params.text_document.uri.0.clone();
-        let document = Document::open(params.text_document, self.client.encoding);
+        let document = EditorDocument::open(params.text_document, self.client.encoding);
         let folder = self.workspaces.folder_of(document.path.as_deref());
         self.documents.insert(key, OpenDocument { document, folder, published: None });
     }
