@@ -2,9 +2,13 @@
 //!
 //! `contract` says what every store does. [`MemoryStore`] and [`SqliteStore`] implement it.
 
+mod chain;
 mod contract;
 mod intercept;
 mod memory;
+mod pack;
+mod packed_record;
+mod pending_counts;
 pub(crate) mod private_files;
 mod rules;
 mod sqlite;

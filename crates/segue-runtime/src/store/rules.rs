@@ -14,6 +14,10 @@ use super::{
     AppendRecord, Lease, Measured, NewRun, Precondition, RunQuery, RunRow, StoreError, StoredItem,
 };
 
+/// Why a run is set aside.
+pub(super) const DIED_TWICE: &str =
+    "two processes in a row died while they drove it, and it made no progress in between";
+
 /// Whether a run with this status has ended.
 pub(super) fn is_final(status: RunStatus) -> bool {
     !matches!(status, RunStatus::Pending | RunStatus::Running | RunStatus::Waiting)
