@@ -18,7 +18,7 @@ use super::run_cache::RunCache;
 use crate::store::chain::{ChainEnd, StoredTurn, link, root};
 use crate::store::pack::{Hash, Packed, compressed};
 use crate::store::packed_record::{NewRunRow, PackedRecord};
-use crate::store::rules::{DIED_TWICE, check_fence, composition_ended, is_final};
+use crate::store::rules::{check_fence, composition_ended, is_final, take_over, taken};
 use crate::store::{Lease, StoreError, TakeOver};
 
 /// The size of what [`write_probe`] writes: more than a small run needs.
@@ -98,7 +98,9 @@ fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     stored.row.ended_ms = Some(stored.row.updated_ms);
     stored.row.owner = None;
     stored.row.epoch += 1;
-    cache.count(composition_ended(&stored.row, record.stopped_by));
+    let row = &stored.row;
+    let took_ms = row.updated_ms.saturating_sub(row.started_ms);
+    cache.count(composition_ended(&row.name, took_ms, row.status, record.stopped_by));
 }
 
 /// Writes a turn, and updates `stored` with it.
@@ -170,46 +172,12 @@ pub(super) fn acquire(
     (owners, me): (&Owners, &Arc<str>),
 ) -> Result<Result<Lease, StoreError>, SqliteError> {
     let mut stored = cache.peek_run(run_id)?;
-    let run_id = run_id.clone();
-    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
-        return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
-    }
-    let died = stored.row.owner.take();
-    if let Some(owner) = &died
-        && how != TakeOver::Force
-        && owners.is_alive(owner)
-    {
-        return Err(StoreError::Owned { run_id, owner: owner.clone() }.into());
-    }
-    if how == TakeOver::Recover {
-        if let Some(reason) = stored.row.set_aside {
-            return Err(StoreError::SetAside { run_id, reason }.into());
-        }
-        claim(&mut stored, died.is_some());
-    } else {
-        (stored.claim, stored.row.set_aside) = (None, None);
-    }
-    if stored.row.set_aside.is_none() {
-        stored.row.owner = Some(me.clone());
-    }
-    stored.row.epoch += 1;
+    let is_alive = |owner: &str| owners.is_alive(owner);
+    take_over(&mut stored.row, &mut stored.claim, how, me, is_alive)?;
     stored.update(&cache.connection, stored.row.ended_ms)?;
-    let (epoch, set_aside) = (stored.row.epoch, stored.row.set_aside.clone());
+    let lease = taken(&stored.row);
     cache.insert(stored);
-    Ok(match set_aside {
-        Some(reason) => Err(StoreError::SetAside { run_id, reason }),
-        None => Ok(Lease { run_id, epoch }),
-    })
-}
-
-/// Notes that a process takes a run over from a dead one. A run that made no progress since the last
-/// such note is set aside instead, also while it waits for a person: the answer to its question may be
-/// what kills processes.
-fn claim(stored: &mut StoredRun, has_died: bool) {
-    if has_died && stored.claim.is_some() {
-        stored.row.set_aside = Some(DIED_TWICE.into());
-    }
-    stored.claim = has_died.then_some(stored.row.length);
+    Ok(lease)
 }
 
 /// Releases every unfinished run of an owner.
