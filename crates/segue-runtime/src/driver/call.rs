@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
 use super::local::DriverEvent;
-use crate::store::Measured;
+use crate::store::{Lease, Measured, Store, StoreError};
 use crate::tools::call_scope::{Authorization, CallContext};
 use crate::tools::call_updates::CallUpdates;
 use crate::tools::gate::Permit;
@@ -28,10 +28,26 @@ pub(super) struct CallOrigin {
     pub(super) traceparent: Option<Arc<str>>,
 }
 
-/// Waits for a permit of the gate, then sends the call.
+/// The lease of a call's run. Waiting for a permit may outlast it.
+pub(super) struct HeldLease<'a> {
+    pub(super) store: &'a dyn Store,
+    pub(super) lease: Option<Lease>,
+}
+
+impl HeldLease<'_> {
+    /// Waits until the lease surely holds.
+    async fn hold(&self) -> Result<(), StoreError> {
+        match &self.lease {
+            Some(lease) if !self.store.is_held(lease) => self.store.hold(lease).await,
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Waits for a permit of the gate, then sends the call, if the process still owns the run.
 pub(super) async fn wait_and_send(
     context: CallContext<'_>,
-    origin: CallOrigin,
+    (origin, held): (CallOrigin, HeldLease<'_>),
     call: Call,
     is_retry: bool,
     mut ended: oneshot::Receiver<CallEnd>,
@@ -44,7 +60,10 @@ pub(super) async fn wait_and_send(
         permit = context.gate.enter(&call.tool, is_retry) => permit,
     };
     match permit {
-        Ok(permit) => send(context, origin, call, permit, ended).await,
+        Ok(permit) => match held.hold().await {
+            Ok(()) => send(context, origin, call, permit, ended).await,
+            Err(error) => DriverEvent::Withheld(error),
+        },
         Err(error) => unsent(call.id, Answer::Failure(error.into())),
     }
 }

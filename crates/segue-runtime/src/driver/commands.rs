@@ -5,10 +5,12 @@
 //! durable, so a crash can deliver it twice; the second time changes nothing.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::future::select;
 use parking_lot::Mutex;
 use segue_core::composition::Backoff;
 use segue_core::run::{EventKind, QuestionId};
@@ -197,8 +199,18 @@ fn decode(command: &PendingCommand) -> Option<EventKind> {
 
 /// Polls the store while any mailbox is open.
 async fn watch_store(commands: Weak<CommandRouter>) {
+    let Some(signal) = commands.upgrade().map(|router| router.store.command_signal()) else {
+        return;
+    };
     for nth in 1.. {
-        tokio::time::sleep(Duration::from_millis(PAUSES.wait_ms(nth))).await;
+        let pause = tokio::time::sleep(Duration::from_millis(PAUSES.wait_ms(nth)));
+        match &signal {
+            // A notification may be lost, so that the store is polled all the same.
+            Some(signal) => {
+                select(pin!(pause), pin!(signal.notified())).await;
+            }
+            None => pause.await,
+        }
         let Some(commands) = commands.upgrade() else { return };
         if !commands.poll_store().await {
             return;

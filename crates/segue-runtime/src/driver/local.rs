@@ -20,7 +20,7 @@ use segue_core::template;
 use tokio::sync::oneshot;
 
 use super::append::append;
-use super::call::{CallEnd, CallFuture, CallOrigin, send, unsent, wait_and_send};
+use super::call::{CallEnd, CallFuture, CallOrigin, HeldLease, send, unsent, wait_and_send};
 use super::commands::{CommandRouter, MailboxReceiver, Received, is_stop};
 use super::evaluations::Evaluating;
 use super::{DriverContext, Expand, IdSource, InputAck, Observer, StartMode, now_ms};
@@ -76,6 +76,7 @@ pub async fn drive(
         may_be_cancelled: false,
         turn: Turn::default(),
         completions: Vec::new(),
+        withheld: None,
         ends: Vec::new(),
         asked: Vec::new(),
         mailbox: None,
@@ -139,6 +140,8 @@ pub(super) enum DriverEvent {
     Withdrawn,
     /// The caller cancelled the run.
     Cancelled(Arc<str>),
+    /// A call did not leave, because this process may not own the run any more.
+    Withheld(StoreError),
 }
 
 struct Driver<'a> {
@@ -165,6 +168,8 @@ struct Driver<'a> {
     turn: Turn,
     /// Completions that the run has not handled yet.
     completions: Vec<DriverEvent>,
+    /// Why a call that the journal announces did not leave: the next owner finds it in doubt.
+    withheld: Option<StoreError>,
     /// Ends a call in flight. A list: there are few, and the first ones answer first.
     ends: Vec<(CallId, oneshot::Sender<CallEnd>)>,
     /// Questions that the confirmer is being asked; dropping the sender withdraws one.
@@ -253,6 +258,9 @@ impl<'a> Driver<'a> {
                 self.handle_command(received).await?;
                 continue;
             }
+            if let Some(error) = self.withheld.take() {
+                return Err(error);
+            }
             self.handle_gathered();
             self.write_and_perform().await?;
         }
@@ -266,6 +274,10 @@ impl<'a> Driver<'a> {
         while let Poll::Ready(Some(happened)) = self.in_flight.poll_next_unpin(cx) {
             match happened {
                 DriverEvent::Cancelled(by) => cancelled = Some(by),
+                DriverEvent::Withheld(error) => {
+                    self.withheld = Some(error);
+                    return Poll::Ready(None);
+                }
                 other => self.completions.push(other),
             }
         }
@@ -323,7 +335,7 @@ impl<'a> Driver<'a> {
                     self.unacknowledged.push(InputAck::Cancel);
                     EventKind::Cancel { by }
                 }
-                DriverEvent::Withdrawn => continue,
+                DriverEvent::Withdrawn | DriverEvent::Withheld(_) => continue,
             };
             self.handle(event);
             if self.run.is_finished() {
@@ -411,6 +423,12 @@ impl<'a> Driver<'a> {
             self.observer.recorded(recorded);
         }
         self.found.drain(..).for_each(|call| self.updates.mark_findable(call));
+        if let Some(lease) = self.lease.as_ref().filter(|lease| !self.store.is_held(lease))
+            && perform.iter().any(|effect| matches!(effect, Effect::Call(_)))
+        {
+            // The answer of the store came late, and the lease may have ended meanwhile.
+            self.store.hold(lease).await?;
+        }
         for effect in perform.drain(..) {
             self.perform(effect);
         }
@@ -504,7 +522,10 @@ impl<'a> Driver<'a> {
                 let refused = unsent(call.id, Answer::Failure(error.into()));
                 self.wait_for(std::future::ready(refused));
             }
-            None => self.wait_for(wait_and_send(context, origin, call, is_retry, ended)),
+            None => {
+                let held = HeldLease { store: self.store, lease: self.lease.clone() };
+                self.wait_for(wait_and_send(context, (origin, held), call, is_retry, ended));
+            }
         }
     }
 

@@ -4,11 +4,13 @@
 //! to the inner store.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
+use tokio::sync::Notify;
 
 use super::{
     AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, NewRun, PendingCommand,
@@ -82,6 +84,14 @@ impl JournalStore for InterceptedStore {
     async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError> {
         let operation = Operation::Append { run_id: &lease.run_id, entries: record.entries };
         self.around(operation, self.inner.append(lease, record)).await
+    }
+
+    fn is_held(&self, lease: &Lease) -> bool {
+        self.inner.is_held(lease)
+    }
+
+    async fn hold(&self, lease: &Lease) -> Result<(), StoreError> {
+        self.inner.hold(lease).await
     }
 
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
@@ -162,6 +172,10 @@ impl CommandQueue for InterceptedStore {
         self.inner.pending_commands().await
     }
 
+    fn command_signal(&self) -> Option<Arc<Notify>> {
+        self.inner.command_signal()
+    }
+
     async fn remove_command(&self, number: u64) -> Result<(), StoreError> {
         self.inner.remove_command(number).await
     }
@@ -177,6 +191,10 @@ impl ToolStatistics for InterceptedStore {
 impl Store for InterceptedStore {
     fn key_value(&self) -> &dyn KeyValueStore {
         self.inner.key_value()
+    }
+
+    fn takeover_interval(&self) -> Option<Duration> {
+        self.inner.takeover_interval()
     }
 
     fn figures(&self) -> StoreFigures {

@@ -129,7 +129,8 @@ fn mark_ended(run: &mut MemoryRun, entries: &[Entry]) -> Measured {
     run.row.owner = None;
     run.row.epoch += 1;
     run.owner = Weak::new();
-    composition_ended(&run.row, stopped_by(entries))
+    let took_ms = run.row.updated_ms.saturating_sub(run.row.started_ms);
+    composition_ended(&run.row.name, took_ms, run.row.status, stopped_by(entries))
 }
 
 #[async_trait]

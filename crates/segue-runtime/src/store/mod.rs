@@ -1,10 +1,16 @@
 //! Where runs are kept: journals, plans, history, commands, tool statistics, key-value collections.
 //!
-//! `contract` says what every store does. [`MemoryStore`] and [`SqliteStore`] implement it.
+//! `contract` says what every store does. [`MemoryStore`], [`SqliteStore`] and `PostgresStore` implement it.
 
+mod chain;
 mod contract;
 mod intercept;
 mod memory;
+mod pack;
+mod packed_record;
+mod pending_counts;
+#[cfg(feature = "postgres")]
+mod postgres;
 pub(crate) mod private_files;
 mod rules;
 mod sqlite;
@@ -17,5 +23,7 @@ pub use contract::{
 };
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
 pub use memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore, PostgresUrl};
 pub(crate) use rules::{run_ended, stopped_by};
 pub use sqlite::{SqliteOptions, SqliteStore};

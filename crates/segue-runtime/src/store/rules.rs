@@ -12,7 +12,12 @@ use segue_core::view::RunStatus;
 
 use super::{
     AppendRecord, Lease, Measured, NewRun, Precondition, RunQuery, RunRow, StoreError, StoredItem,
+    TakeOver,
 };
+
+/// Why a run is set aside.
+const DIED_TWICE: &str =
+    "two processes in a row died while they drove it, and it made no progress in between";
 
 /// Whether a run with this status has ended.
 pub(super) fn is_final(status: RunStatus) -> bool {
@@ -60,9 +65,13 @@ pub(super) fn next_version(
 }
 
 /// An ended run as a call of its composition, which is a tool.
-pub(super) fn composition_ended(row: &RunRow, stopped_by: Option<Code>) -> Measured {
-    let took_ms = row.updated_ms.saturating_sub(row.started_ms);
-    run_ended(ToolId::new(COMPOSITION, &row.name), row.status, stopped_by, took_ms)
+pub(super) fn composition_ended(
+    composition: &str,
+    took_ms: u64,
+    status: RunStatus,
+    stopped_by: Option<Code>,
+) -> Measured {
+    run_ended(ToolId::new(COMPOSITION, composition), status, stopped_by, took_ms)
 }
 
 /// The failure that stopped a run as a whole, from its last entries.
@@ -88,6 +97,53 @@ pub(crate) fn run_ended(
         _ => Err(stopped_by.unwrap_or(Code::ToolError)),
     };
     Measured { tool, took: Duration::from_millis(took_ms), result, has_schema: true }
+}
+
+/// Takes a run over for `me`, or sets it aside: the row afterwards says which. `claim` is its length when a
+/// process took it over from a dead one; none as soon as it makes progress.
+pub(super) fn take_over(
+    row: &mut RunRow,
+    claim: &mut Option<u64>,
+    how: TakeOver,
+    me: &Arc<str>,
+    is_alive: impl FnOnce(&str) -> bool,
+) -> Result<(), StoreError> {
+    let run_id = row.run_id.clone();
+    if row.ended_ms.is_some() && how != TakeOver::Reopen {
+        return Err(StoreError::Ended { run_id, status: row.status });
+    }
+    let died = row.owner.clone();
+    if let Some(owner) = &died
+        && how != TakeOver::Force
+        && is_alive(owner)
+    {
+        return Err(StoreError::Owned { run_id, owner: owner.clone() });
+    }
+    if how == TakeOver::Recover {
+        if let Some(reason) = row.set_aside.clone() {
+            return Err(StoreError::SetAside { run_id, reason });
+        }
+        // A run that made no progress since the last such note is set aside, also while it waits for a
+        // person: the answer to its question may be what kills processes.
+        if died.is_some() && claim.is_some() {
+            row.set_aside = Some(DIED_TWICE.into());
+        }
+        *claim = died.is_some().then_some(row.length);
+    } else {
+        (*claim, row.set_aside) = (None, None);
+    }
+    row.owner = row.set_aside.is_none().then(|| me.clone());
+    row.epoch += 1;
+    Ok(())
+}
+
+/// The lease of a run that [`take_over`] took, unless it set the run aside.
+pub(super) fn taken(row: &RunRow) -> Result<Lease, StoreError> {
+    let run_id = row.run_id.clone();
+    match row.set_aside.clone() {
+        Some(reason) => Err(StoreError::SetAside { run_id, reason }),
+        None => Ok(Lease { run_id, epoch: row.epoch }),
+    }
 }
 
 /// The row of a run before its first entries.

@@ -24,7 +24,8 @@ use segue_runtime::store::{
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use tempfile::TempDir;
 
-use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite, sqlite_alone};
+use crate::backings::Backing;
+use crate::stores::{begin, entry, finish, noise, plan_named, record, sqlite};
 use crate::support::{Json, json};
 
 /// A composition with branches, a loop, retries, rollback and a large value.
@@ -45,7 +46,7 @@ steps:
 
 /// Checks that the journal announced a call, and remembers it.
 struct Work {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     done: Mutex<Vec<Value>>,
 }
 
@@ -68,21 +69,14 @@ impl ToolRunner for Work {
 }
 
 struct World {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     work: Arc<Work>,
     engine: Engine,
     plan: Arc<Plan>,
 }
 
-/// An engine over a store in a file; `around` may wrap the store.
-fn world(path: &Path, around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>) -> World {
-    world_over(Arc::new(sqlite(path)), around)
-}
-
-fn world_over(
-    store: Arc<SqliteStore>,
-    around: impl FnOnce(Arc<SqliteStore>) -> Arc<dyn Store>,
-) -> World {
+/// An engine over a store; `around` may wrap the store.
+fn world(store: Arc<dyn Store>, around: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>) -> World {
     let work = Arc::new(Work { store: store.clone(), done: Mutex::default() });
     let mut spec = ToolSpec::new(ToolId::new("test", "work"), "works", Schema::any_object());
     spec.annotations = Annotations { destructive: Some(false), ..Annotations::default() };
@@ -117,17 +111,21 @@ impl World {
     }
 }
 
-/// The plan and the journal in the file replay to the same view.
-#[tokio::test]
-async fn a_run_replays_from_the_file_alone() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.db");
-    let world = world(&path, |store| store);
+for_durable_stores! {
+    a_run_replays_from_the_store_alone
+    a_write_that_fails_starts_nothing
+    two_writers_never_both_write
+    concurrent_runs_share_a_sync
+}
+
+/// The plan and the journal in the store replay to the same view.
+async fn a_run_replays_from_the_store_alone(backing: Backing) {
+    let world = world(backing.open(), |store| store);
     let mut view = world.run().await.unwrap();
     assert_eq!(view.status, RunStatus::RolledBack, "{:?}", view.errors);
     drop(world);
 
-    let store = sqlite(&path);
+    let store = backing.open();
     let limits = Arc::new(Limits::default());
     let plan = store.plan(&view.run_id, &limits).await.unwrap();
     let journal = store.load(&view.run_id).await.unwrap();
@@ -187,12 +185,18 @@ fn calls(journal: &[Entry]) -> usize {
 
 /// J11, J2, E2: each write of a run fails once, before and after it is on disk. The run calls nothing that
 /// is not in the journal, starts nothing more, and its journal replays.
-#[tokio::test]
-async fn a_write_that_fails_starts_nothing() {
+async fn a_write_that_fails_starts_nothing(backing: Backing) {
     for how in [Failure::Before, Failure::After] {
         for fails in 0.. {
-            let folder = TempDir::new().unwrap();
-            let world = world(&folder.path().join("runs.db"), |store| {
+            // Nothing of the runs before is left.
+            let before = backing.open();
+            for row in before.unfinished().await.unwrap().runs {
+                let lease = before.acquire(&row.run_id, TakeOver::Force).await.unwrap();
+                finish(&*before, &lease, row.length).await;
+            }
+            let all = Retention { keep_last: Some(0), ..Retention::default() };
+            before.prune(all).await.unwrap();
+            let world = world(backing.open(), |store| {
                 let failing = FailOnce { appends: AtomicU64::new(0), fails, how };
                 Arc::new(InterceptedStore::new(store, Arc::new(failing)))
             });
@@ -347,20 +351,15 @@ async fn what_was_acknowledged_is_in_the_file() {
 }
 
 /// J8: two processes that take a run from each other again and again never both write.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_writers_never_both_write() {
-    let folder = TempDir::new().unwrap();
-    for (number, open) in [sqlite, sqlite_alone].into_iter().enumerate() {
-        let two = folder.path().join(format!("two-{number}.db"));
-        contest([Arc::new(open(&two)), Arc::new(open(&two))]).await;
-        let one = Arc::new(open(&folder.path().join(format!("one-{number}.db"))));
-        contest([one.clone(), one]).await;
-    }
+async fn two_writers_never_both_write(backing: Backing) {
+    contest("two", [backing.open(), backing.open()]).await;
+    let one = backing.open();
+    contest("one", [one.clone(), one]).await;
 }
 
-async fn contest(stores: [Arc<SqliteStore>; 2]) {
-    begin(&*stores[0], "a", &plan_named("contested")).await;
-    let run_id: Arc<str> = "a".into();
+async fn contest(name: &str, stores: [Arc<dyn Store>; 2]) {
+    begin(&*stores[0], name, &plan_named("contested")).await;
+    let run_id: Arc<str> = name.into();
     let writers = stores.clone().map(|store| {
         let run_id = run_id.clone();
         tokio::spawn(async move {
@@ -398,10 +397,8 @@ async fn contest(stores: [Arc<SqliteStore>; 2]) {
 }
 
 /// W3: runs that write at the same time share a sync.
-#[tokio::test]
-async fn concurrent_runs_share_a_sync() {
-    let folder = TempDir::new().unwrap();
-    let store = Arc::new(sqlite(&folder.path().join("runs.db")));
+async fn concurrent_runs_share_a_sync(backing: Backing) {
+    let store = backing.open();
     let plan = plan_named("together");
     let runs = (0..64).map(|n| {
         let (store, plan) = (store.clone(), plan.clone());
@@ -515,7 +512,7 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// The summary of the only run of a store.
-async fn only_summary(store: &SqliteStore) -> String {
+async fn only_summary(store: &dyn Store) -> String {
     let page = store.runs(&RunQuery { limit: 10, ..RunQuery::default() }).await.unwrap();
     assert_eq!((page.runs.len(), page.damaged.len()), (1, 0));
     let run_id = &page.runs[0].run_id;
@@ -545,9 +542,9 @@ async fn write_the_journal_that_replays() {
     let options =
         SqliteOptions { page_bytes: 1_024, value_bytes_max: 300, ..SqliteOptions::default() };
     let store = Arc::new(SqliteStore::open(&path, options).unwrap());
-    let world = world_over(store, |store| store);
+    let world = world(store, |store| store);
     world.run_with(600).await.unwrap();
-    fs::write(fixture("journal-v1.json"), only_summary(&world.store).await).unwrap();
+    fs::write(fixture("journal-v1.json"), only_summary(&*world.store).await).unwrap();
     drop(world);
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();

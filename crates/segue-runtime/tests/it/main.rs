@@ -5,6 +5,8 @@
 mod addresses;
 #[cfg(unix)]
 mod backup;
+#[macro_use]
+mod backings;
 mod chains;
 mod checkpoints;
 mod code_tools;
@@ -28,6 +30,11 @@ mod mcp;
 #[cfg(unix)]
 mod mcp_http;
 mod planning;
+#[cfg(all(feature = "postgres", unix))]
+mod postgres;
+#[cfg(all(feature = "postgres", unix))]
+mod postgres_server;
+mod processes;
 mod recover;
 mod run_commands;
 mod runners;

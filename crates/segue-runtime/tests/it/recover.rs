@@ -1,6 +1,5 @@
 //! Many interrupted runs resume concurrently, and one that cannot delays none of them.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,10 +23,10 @@ use segue_runtime::store::{
 };
 use segue_runtime::tools::command::{self, CommandConfig};
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
-use tempfile::TempDir;
 use tokio::sync::Notify;
 
-use crate::stores::{record, sqlite};
+use crate::backings::Backing;
+use crate::stores::record;
 
 const TWO_STEPS: &str = "
 name: two-steps
@@ -109,8 +108,8 @@ fn renamed(journal: &[Entry], run_id: &str) -> Vec<Entry> {
 }
 
 /// A process drives many runs, and dies. One of them hangs when it resumes; one cannot be read.
-async fn leave_behind(path: &Path, count: usize) {
-    let store = sqlite(path);
+async fn leave_behind(backing: Backing, count: usize) -> Backing {
+    let store = backing.open();
     let (plan, journal) = interrupted(false).await;
     let (hanging_plan, hanging) = interrupted(true).await;
     let mut poisoned = renamed(&journal, "poisoned");
@@ -127,20 +126,19 @@ async fn leave_behind(path: &Path, count: usize) {
             (run_id.clone(), plan.clone(), renamed(&journal, &run_id)),
         );
     }
-    let store = &store;
+    let on = &store;
     let writes = left.iter().map(|(run_id, plan, journal)| async move {
         let run = NewRun { run_id: &run_id.as_str().into(), plan };
-        store.create(run, record(0, journal, RunStatus::Running)).await.unwrap();
+        on.create(run, record(0, journal, RunStatus::Running)).await.unwrap();
     });
     writes.collect::<FuturesUnordered<_>>().collect::<Vec<()>>().await;
+    backing.after_death(store)
 }
 
 /// Resumes everything; returns how long it took until all but these two were over.
-async fn recover(count: usize) -> Duration {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("runs.db");
-    leave_behind(&path, count).await;
-    let store = Arc::new(sqlite(&path));
+async fn recover(backing: Backing, count: usize) -> Duration {
+    let backing = leave_behind(backing, count).await;
+    let store = backing.open();
     let (engine, work) = engine(store.clone());
     let begun = Instant::now();
     let recovery = engine.recover();
@@ -170,10 +168,11 @@ async fn recover(count: usize) -> Duration {
     took
 }
 
+for_durable_stores! { one_poisoned_run_delays_no_other }
+
 /// J10: every run resumes, also behind one that hangs and one that cannot be read.
-#[tokio::test]
-async fn one_poisoned_run_delays_no_other() {
-    let took = recover(200).await;
+async fn one_poisoned_run_delays_no_other(backing: Backing) {
+    let took = recover(backing, 200).await;
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
@@ -182,7 +181,7 @@ async fn one_poisoned_run_delays_no_other() {
 #[ignore = "a measurement"]
 #[allow(clippy::print_stderr, reason = "the figure is for the person who runs it")]
 async fn ten_thousand_runs_recover_in_ten_seconds() {
-    let took = recover(10_000).await;
+    let took = recover(Backing::sqlite(), 10_000).await;
     eprintln!("10,000 interrupted runs went on and ended within {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
 }

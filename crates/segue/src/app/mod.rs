@@ -20,6 +20,7 @@ pub(crate) mod service;
 mod settings;
 pub(crate) mod signals;
 mod start_progress;
+pub(crate) mod store;
 mod tools;
 mod upstream;
 
@@ -37,7 +38,7 @@ use segue_runtime::engine::{Engine, EngineBuilder, LoadError};
 use segue_runtime::inject::{Fault, Faults};
 use segue_runtime::library::Library;
 use segue_runtime::recorder::Recorder;
-use segue_runtime::store::{SqliteOptions, SqliteStore, ToolStatistics as _, ToolStats};
+use segue_runtime::store::{Store, ToolStats};
 use segue_runtime::tools::end_left_servers;
 use tokio::runtime::Runtime;
 
@@ -130,9 +131,8 @@ impl App {
     ) -> Result<App, AppError> {
         let mut config = load_config(options)?;
         change(&mut config);
-        let file = config.store.file().filter(|file| file.exists());
-        let store = file.and_then(|file| SqliteStore::open(&file, SqliteOptions::default()).ok());
-        let stats = store.map(|store| stats_of(&store)).unwrap_or_default();
+        let store = store::open_existing(&config.store).and_then(Result::ok);
+        let stats = store.map(|store| stats_of(&*store)).unwrap_or_default();
         App::build(options, config, selection, |builder| builder.tool_stats(&stats))
     }
 
@@ -168,21 +168,10 @@ impl App {
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, AppError> {
-        let store = match config.store.file() {
-            None => None,
-            Some(file) => match SqliteStore::open(&file, SqliteOptions::default()) {
-                Ok(store) => Some(Arc::new(store)),
-                Err(error) => {
-                    let message = format!("cannot open the store `{}`: {error}", file.display());
-                    let help =
-                        "`--store sqlite:FILE` names another file, `--store memory` uses none";
-                    return Err(AppError::new(message, Some(help.to_owned())));
-                }
-            },
-        };
+        let store = store::open(&config.store)?;
         App::build(options, config, selection, |mut builder| {
             if let Some(store) = store {
-                builder = builder.tool_stats(&stats_of(&store)).store(store);
+                builder = builder.tool_stats(&stats_of(&*store)).store(store);
             }
             if !faults.is_empty() {
                 builder = builder.faults(Faults::new(faults.to_vec()));
@@ -429,7 +418,7 @@ fn open_traces(config: &Config) -> Option<Arc<Traces>> {
 }
 
 /// Statistics of earlier runs. They are hints: without them the engine works all the same.
-fn stats_of(store: &SqliteStore) -> Vec<ToolStats> {
+fn stats_of(store: &dyn Store) -> Vec<ToolStats> {
     current_thread_runtime().block_on(store.tool_stats()).unwrap_or_default()
 }
 

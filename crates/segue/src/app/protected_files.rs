@@ -22,7 +22,7 @@ pub(super) fn protected_files(config: &Config) -> ProtectedFiles {
     ProtectedFiles {
         private: config.file.clone().into_iter().chain(project).chain(key).collect(),
         folders: data_folder().into_iter().chain(user).chain(started_folder()).collect(),
-        stores: config.store.file().into_iter().collect(),
+        stores: config.store.checkpoint_file().into_iter().collect(),
         programs: programs(config),
         documents: patterns.map(|pattern| absolute_pattern(&folder, pattern)).collect(),
     }

@@ -72,6 +72,13 @@ fn resumed_runs(runs: &[RunRow], shown_max: usize) -> String {
     format!("resumes the interrupted {runs} {}{more}", shown.join(", "))
 }
 
+/// Goes on with runs of other processes that die, where the store tells of their death.
+pub(crate) fn spawn_takeover(service: &Arc<RunService>) {
+    if let Some(every) = service.store().takeover_interval() {
+        service.threads().requests.spawn(service.clone().take_over_abandoned(every));
+    }
+}
+
 /// Deletes finished runs in the background, as `retention` says, while this process lives.
 pub(crate) fn spawn_pruning(app: &App) {
     let Some(RunRetention { older_than_ms, keep }) = app.config.retention else { return };

@@ -22,18 +22,19 @@ const DEFAULT: &str = "default";
 /// The settings of a configuration.
 pub(super) fn settings(config: &Config, options: &AppOptions) -> SettingList {
     let mut settings = config.file.as_deref().map_or_else(Vec::new, |file| written(config, file));
-    if let Some(store) = &options.store {
+    if options.store.is_some()
+        && let Some(store) = config.store.shown()
+    {
         settings.retain(|setting| setting.name != "store");
-        settings.push(setting("store", Value::from(store.as_str()), "command line"));
+        settings.push(setting("store", Value::from(store), "command line"));
     }
     let has = |settings: &[Setting], name: &str| settings.iter().any(|it| it.name == name);
     if !has(&settings, "server.listen") {
         settings.push(setting("server.listen", Value::from("127.0.0.1:7433"), DEFAULT));
     }
     if !has(&settings, "store")
-        && let Some(file) = config.store.file()
+        && let Some(store) = config.store.shown()
     {
-        let store = format!("sqlite:{}", display_path(&file));
         settings.push(setting("store", Value::from(store), DEFAULT));
     }
     if config.has_found_compositions {

@@ -23,7 +23,7 @@ pub(super) struct Builtins {
 
 impl Builtins {
     pub(super) fn new(config: &Config) -> Builtins {
-        let file = config.store.file();
+        let file = config.store.checkpoint_file();
         let config = BuiltinConfig {
             files_root: config.files_root.clone().unwrap_or_else(|| PathBuf::from(".")),
             own_files: protected_files(config),

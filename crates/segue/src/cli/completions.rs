@@ -13,9 +13,10 @@ use clap_complete::engine::{
 use clap_complete::env::Shells;
 use clap_complete::{CompleteEnv, Shell};
 use segue_core::view::Timestamp;
-use segue_runtime::store::{RunHistory as _, RunQuery, RunRow, SqliteOptions, SqliteStore};
+use segue_runtime::store::{RunQuery, RunRow};
 
 use super::{Cli, Exit};
+use crate::app::store::open_existing;
 use crate::app::{AppOptions, current_thread_runtime, load_config};
 use crate::config::Config;
 use crate::config::documents::composition_files;
@@ -95,9 +96,7 @@ fn composition_names(config: &Config) -> Vec<String> {
 }
 
 fn newest_runs(config: &Config) -> Vec<RunRow> {
-    // Opening would create it.
-    let Some(file) = config.store.file().filter(|file| file.exists()) else { return Vec::new() };
-    let Ok(store) = SqliteStore::open(&file, SqliteOptions::default()) else { return Vec::new() };
+    let Some(Ok(store)) = open_existing(&config.store) else { return Vec::new() };
     let query = RunQuery { limit: RUNS_MAX, ..RunQuery::default() };
     current_thread_runtime().block_on(store.runs(&query)).map(|it| it.runs).unwrap_or_default()
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use clap::Args;
-use segue_runtime::store::{JournalStore as _, RunHistory as _, SqliteOptions, SqliteStore};
 use segue_runtime::tools::mcp::{Listing, NO_MESSAGES, ServerTransport, ServerUnavailable};
 use segue_runtime::tools::redact::Secrets;
 
@@ -11,6 +10,7 @@ use super::run_actions::SET_ASIDE_HELP;
 use super::{Exit, Global, print_json, report};
 use crate::api::installation::Check;
 use crate::app::doctor::{checks, is_program};
+use crate::app::store::open_existing;
 use crate::app::{App, AppOptions, ReportedFiles, ServerSelection, configured_servers};
 use crate::config::{Config, TrustFile};
 use crate::print::{display_path, escape_control, print_data};
@@ -60,10 +60,12 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
 
 /// Checks that the store can be written and that no run is damaged or set aside.
 fn store(app: &App) -> Check {
-    let Some(file) = app.config.store.file().filter(|file| file.exists()) else {
-        return Check::good("store", "there is none yet");
+    let location = &app.config.store;
+    let Some(opened) = open_existing(location) else {
+        let is_memory = location.file().is_none();
+        let message = if is_memory { "runs are kept in memory" } else { "there is none yet" };
+        return Check::good("store", message);
     };
-    let opened = SqliteStore::open(&file, SqliteOptions::default());
     let checked = opened.and_then(|store| {
         app.runtime().block_on(async {
             store.try_write().await?;
@@ -73,7 +75,8 @@ fn store(app: &App) -> Check {
             Ok((store.list_damaged().await?, aside))
         })
     });
-    let named = format!("`{}`", file.display());
+    let shown = location.file().map(|file| file.display().to_string()).or(location.shown());
+    let named = format!("`{}`", shown.unwrap_or_default());
     match checked {
         Ok((damaged, aside)) if damaged.is_empty() && !aside.is_empty() => {
             let ids: Vec<&str> = aside.iter().map(|run| &*run.run_id).collect();

@@ -119,8 +119,8 @@ pub(crate) struct Global {
     /// Configuration file [default: segue.yaml in this folder or a parent]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Store for runs and checkpoints: `memory` or `sqlite:FILE` [default: `store` of the configuration,
-    /// else a file in the user's data folder]
+    /// Store for runs and checkpoints: `memory`, `sqlite:FILE` or `postgres://…` [default: `store` of
+    /// the configuration, else a file in the user's data folder]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "STORE")]
     store: Option<String>,
     /// Use only the tools of this configured toolset

@@ -17,7 +17,7 @@ use super::{Exit, Global, report, report_failure};
 use crate::api::runs::RunService;
 use crate::app::doctor::{EXPOSED, address, is_exposed, is_guessable};
 use crate::app::reload::{FileStamps, Reloader};
-use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
+use crate::app::service::{recover, run_service, spawn_pruning, spawn_takeover, start_threads};
 use crate::app::signals::{HangupSignals, interrupted_except_hangup};
 use crate::app::{App, AppOptions, load_config};
 use crate::config::tokens::TOO_SHORT;
@@ -118,6 +118,7 @@ pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> 
         }
         recover(&app, &service, None).await;
         spawn_pruning(&app);
+        spawn_takeover(&service);
         let listener = listen(&service, at, args.port.is_none() && mode != ServeMode::Serve)?;
         // Only now that nothing else can fail: a token that is generated here is shown once.
         let (authenticator, token_note) = authenticator(args, &config, None)?;

@@ -30,6 +30,8 @@ use segue_core::tool::{ConfirmPolicy, DeclaredRollback};
 use segue_core::toolset::ToolsetBuilder;
 use segue_core::value::Value;
 use segue_runtime::llm::ModelConfig;
+#[cfg(feature = "postgres")]
+use segue_runtime::store::PostgresUrl;
 use segue_runtime::tools::command::CommandConfig;
 use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
@@ -56,27 +58,78 @@ pub enum StoreLocation {
     Memory,
     /// In an SQLite file.
     Sqlite(PathBuf),
+    /// In a Postgres database.
+    #[cfg(feature = "postgres")]
+    Postgres(Box<PostgresUrl>),
 }
 
 impl StoreLocation {
-    /// Reads `memory`, `sqlite:FILE` or a file's path.
+    /// Reads `memory`, `sqlite:FILE` or `postgres://…`. An error repeats no password.
     pub fn parse(text: &str, folder: &Path) -> Result<StoreLocation, String> {
         match text.split_once(':') {
             _ if text == "memory" => Ok(StoreLocation::Memory),
             Some(("sqlite", file)) if !file.is_empty() => {
                 Ok(StoreLocation::Sqlite(folder.join(file)))
             }
-            Some((scheme, _)) if scheme.starts_with("postgres") => {
-                Err("PostgreSQL stores are not supported yet".to_owned())
-            }
-            _ => Err(format!("`{text}` is not a store: write `memory` or `sqlite:FILE`")),
+            Some(("postgres" | "postgresql", _)) => StoreLocation::postgres(text),
+            // It may be an address with a password.
+            Some((scheme, _)) => Err(format!(
+                "`{scheme}:…` is not a store: write `memory`, `sqlite:FILE` or `postgres://…`"
+            )),
+            None => Err(format!(
+                "`{text}` is not a store: write `memory`, `sqlite:FILE` or `postgres://…`"
+            )),
         }
     }
 
-    /// The SQLite file, unless everything is kept in memory.
+    #[cfg(feature = "postgres")]
+    fn postgres(text: &str) -> Result<StoreLocation, String> {
+        let url = PostgresUrl::parse(text);
+        url.map(|url| StoreLocation::Postgres(Box::new(url)))
+            .map_err(|error| format!("`store`: {error}"))
+    }
+
+    #[cfg(not(feature = "postgres"))]
+    fn postgres(_text: &str) -> Result<StoreLocation, String> {
+        Err("this Segue was built without the feature `postgres`".to_owned())
+    }
+
+    /// As a person writes it, without a password.
+    pub fn shown(&self) -> Option<String> {
+        match self {
+            StoreLocation::Memory => Some("memory".to_owned()),
+            StoreLocation::Sqlite(_) | StoreLocation::Default => {
+                self.file().map(|file| format!("sqlite:{}", display_path(&file)))
+            }
+            #[cfg(feature = "postgres")]
+            StoreLocation::Postgres(url) => Some(url.to_string()),
+        }
+    }
+
+    /// The password of a database.
+    pub fn password(&self) -> Option<&str> {
+        match self {
+            #[cfg(feature = "postgres")]
+            StoreLocation::Postgres(url) => url.password(),
+            _ => None,
+        }
+    }
+
+    /// The file of the checkpoint tools. A database holds none: they stay on this machine.
+    pub fn checkpoint_file(&self) -> Option<PathBuf> {
+        match self {
+            #[cfg(feature = "postgres")]
+            StoreLocation::Postgres(_) => StoreLocation::Default.file(),
+            _ => self.file(),
+        }
+    }
+
+    /// The SQLite file, where it is one.
     pub fn file(&self) -> Option<PathBuf> {
         match self {
             StoreLocation::Memory => None,
+            #[cfg(feature = "postgres")]
+            StoreLocation::Postgres(_) => None,
             StoreLocation::Sqlite(file) => Some(file.clone()),
             StoreLocation::Default => data_folder().map(|folder| folder.join("segue.db")),
         }

@@ -93,6 +93,7 @@ pub(super) fn read(
     config.secrets.extend(config.servers.values().flat_map(secrets::of_server));
     config.secrets.extend(config.commands.values().flat_map(secrets::of_command));
     config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
+    config.secrets.extend(config.store.password().map(str::to_owned));
     config.secrets.extend(config.server.token.clone());
     config.secrets.extend(config.server.oidc.as_ref().and_then(|oidc| oidc.client_secret.clone()));
     config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));

@@ -34,6 +34,11 @@ mod permissions;
 mod plan;
 mod planning;
 mod poison;
+#[cfg(all(feature = "postgres", unix))]
+mod postgres;
+#[cfg(all(feature = "postgres", unix))]
+#[path = "../../../segue-runtime/tests/it/postgres_server.rs"]
+mod postgres_server;
 mod rest;
 mod resumed_tasks;
 mod run;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 
 use super::StoreError;
 
@@ -25,6 +26,12 @@ pub trait CommandQueue: Send + Sync {
 
     /// Every pending command, the oldest first.
     async fn pending_commands(&self) -> Result<Vec<PendingCommand>, StoreError>;
+
+    /// Wakes this process when another one sent a command; none when the store has to be polled. A signal
+    /// may be lost.
+    fn command_signal(&self) -> Option<Arc<Notify>> {
+        None
+    }
 
     /// Removes a command, because the owner handled it or no owner will.
     async fn remove_command(&self, number: u64) -> Result<(), StoreError>;

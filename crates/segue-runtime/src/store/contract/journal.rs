@@ -72,6 +72,17 @@ pub trait JournalStore: Send + Sync {
     /// announce before. A run that ends is released.
     async fn append(&self, lease: &Lease, record: AppendRecord<'_>) -> Result<(), StoreError>;
 
+    /// Whether this process surely owns the run now, by its own clock. The driver asks before a call leaves:
+    /// after the end of its lease another process may repeat the call.
+    fn is_held(&self, _lease: &Lease) -> bool {
+        true
+    }
+
+    /// Waits until this process surely owns the run again; an error says that it does not.
+    async fn hold(&self, _lease: &Lease) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The whole journal of a run; empty when there is no such run.
     async fn load(&self, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError>;
 

@@ -38,6 +38,11 @@ pub trait Store: JournalStore + RunHistory + CommandQueue + ToolStatistics {
     /// The key-value collections beside the runs.
     fn key_value(&self) -> &dyn KeyValueStore;
 
+    /// How often a server looks for runs of processes that died; none where it finds them at its start.
+    fn takeover_interval(&self) -> Option<Duration> {
+        None
+    }
+
     /// Figures for operators; all zero when the store has none.
     fn figures(&self) -> StoreFigures {
         StoreFigures::default()

@@ -9,8 +9,8 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use super::SqliteStore;
 use super::error::SqliteError;
 use super::history::check_integrity;
-use super::pack::{Hash, hash};
 use super::row::signed;
+use crate::store::pack::{Hash, hash};
 use crate::store::rules::next_version;
 use crate::store::{Collection, ItemPage, KeyValueStore, Precondition, StoreError, StoredItem};
 

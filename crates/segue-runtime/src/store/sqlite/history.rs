@@ -13,6 +13,7 @@ use super::owner::Owners;
 use super::row::{StoredRun, signed, unknown_run};
 use super::run_cache::RunCache;
 use super::{SqliteStore, bundle_text, journal, schema};
+use crate::store::packed_record::checked_bundle;
 use crate::store::rules::matches_query;
 use crate::store::{
     Retention, RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunRow, StoreError,
@@ -269,7 +270,8 @@ fn check(connection: &Connection, number: i64) -> Result<(), SqliteError> {
     })?;
     let Some(stored) = found.transpose()? else { return Ok(()) };
     journal::load(connection, &stored.row.run_id)?;
-    bundle_text(connection, &stored.row.run_id, &stored.bundle)?;
+    let text = bundle_text(connection, &stored.bundle)?;
+    checked_bundle(&stored.row.run_id, &stored.bundle, text)?;
     Ok(())
 }
 

@@ -8,36 +8,21 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
-use segue_core::run::{Entry, JOURNAL_FORMAT};
-use segue_core::value::Value;
-use sha2::{Digest as _, Sha256};
+use segue_core::run::Entry;
 
 use super::ack_log;
-use super::append_batch::{NewRunRow, PackedRecord};
 use super::error::SqliteError;
 use super::owner::Owners;
-use super::pack::{Hash, Packed, Unpacker, compressed};
 use super::row::StoredRun;
 use super::run_cache::RunCache;
-use crate::store::rules::{check_fence, composition_ended, is_final};
+use crate::store::chain::{ChainEnd, StoredTurn, link, root};
+use crate::store::pack::{Hash, Packed, compressed};
+use crate::store::packed_record::{NewRunRow, PackedRecord};
+use crate::store::rules::{check_fence, composition_ended, is_final, take_over, taken};
 use crate::store::{Lease, StoreError, TakeOver};
 
 /// The size of what [`write_probe`] writes: more than a small run needs.
 const PROBE_BYTES: i64 = 64 * 1024;
-
-/// The hash that the first turn of a run follows.
-fn root(run_id: &str, bundle: &Hash) -> Hash {
-    let mut sha = Sha256::new_with_prefix(format!("segue journal {JOURNAL_FORMAT}\n{run_id}\n"));
-    sha.update(bundle);
-    sha.finalize().into()
-}
-
-fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
-    let mut sha = Sha256::new_with_prefix(before);
-    sha.update(seq.to_le_bytes());
-    sha.update(bytes);
-    sha.finalize().into()
-}
 
 /// Begins a run, unless there is one of this name.
 pub(super) fn create(
@@ -113,7 +98,9 @@ fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     stored.row.ended_ms = Some(stored.row.updated_ms);
     stored.row.owner = None;
     stored.row.epoch += 1;
-    cache.count(composition_ended(&stored.row, record.stopped_by));
+    let row = &stored.row;
+    let took_ms = row.updated_ms.saturating_sub(row.started_ms);
+    cache.count(composition_ended(&row.name, took_ms, row.status, record.stopped_by));
 }
 
 /// Writes a turn, and updates `stored` with it.
@@ -177,10 +164,6 @@ pub(super) fn delete_probe(connection: &Connection) -> Result<(), SqliteError> {
     Ok(())
 }
 
-/// Why a run is set aside.
-const DIED_TWICE: &str =
-    "two processes in a row died while they drove it, and it made no progress in between";
-
 /// Takes a run over, or sets it aside.
 pub(super) fn acquire(
     cache: &mut RunCache,
@@ -189,46 +172,12 @@ pub(super) fn acquire(
     (owners, me): (&Owners, &Arc<str>),
 ) -> Result<Result<Lease, StoreError>, SqliteError> {
     let mut stored = cache.peek_run(run_id)?;
-    let run_id = run_id.clone();
-    if stored.row.ended_ms.is_some() && how != TakeOver::Reopen {
-        return Err(StoreError::Ended { run_id, status: stored.row.status }.into());
-    }
-    let died = stored.row.owner.take();
-    if let Some(owner) = &died
-        && how != TakeOver::Force
-        && owners.is_alive(owner)
-    {
-        return Err(StoreError::Owned { run_id, owner: owner.clone() }.into());
-    }
-    if how == TakeOver::Recover {
-        if let Some(reason) = stored.row.set_aside {
-            return Err(StoreError::SetAside { run_id, reason }.into());
-        }
-        claim(&mut stored, died.is_some());
-    } else {
-        (stored.claim, stored.row.set_aside) = (None, None);
-    }
-    if stored.row.set_aside.is_none() {
-        stored.row.owner = Some(me.clone());
-    }
-    stored.row.epoch += 1;
+    let is_alive = |owner: &str| owners.is_alive(owner);
+    take_over(&mut stored.row, &mut stored.claim, how, me, is_alive)?;
     stored.update(&cache.connection, stored.row.ended_ms)?;
-    let (epoch, set_aside) = (stored.row.epoch, stored.row.set_aside.clone());
+    let lease = taken(&stored.row);
     cache.insert(stored);
-    Ok(match set_aside {
-        Some(reason) => Err(StoreError::SetAside { run_id, reason }),
-        None => Ok(Lease { run_id, epoch }),
-    })
-}
-
-/// Notes that a process takes a run over from a dead one. A run that made no progress since the last
-/// such note is set aside instead, also while it waits for a person: the answer to its question may be
-/// what kills processes.
-fn claim(stored: &mut StoredRun, has_died: bool) {
-    if has_died && stored.claim.is_some() {
-        stored.row.set_aside = Some(DIED_TWICE.into());
-    }
-    stored.claim = has_died.then_some(stored.row.length);
+    Ok(lease)
 }
 
 /// Releases every unfinished run of an owner.
@@ -264,45 +213,21 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
     // All reads see one state of the file.
     let transaction = connection.unchecked_transaction()?;
     let Some(stored) = StoredRun::find(&transaction, run_id)? else { return Ok(Vec::new()) };
-    let damaged = |seq: u64, what: String| -> SqliteError {
-        StoreError::Damaged { run_id: run_id.clone(), seq, what }.into()
-    };
-    let turns = turns(&transaction, &stored).map_err(|what| damaged(0, what))?;
-    let mut unpacker = Unpacker::new(|hash: &Hash| part(&transaction, hash));
-    let mut journal = Vec::new();
-    let mut head = root(run_id, &stored.bundle);
-    for Found { bytes, hash } in turns.iter().rev() {
-        let seq = journal.len() as u64;
-        head = link(&head, seq, bytes);
-        if head != *hash {
-            return Err(damaged(seq, "its hash does not match".to_owned()));
-        }
-        let entries = unpacker.unpack(bytes).and_then(|written| entries(&written));
-        journal.extend(entries.map_err(|what| damaged(seq, what))?);
-    }
-    let length = journal.len() as u64;
-    if length != stored.row.length || head != stored.head {
-        let what = format!("there are {length} entries, and {} were written", stored.row.length);
-        return Err(damaged(length.min(stored.row.length), what));
-    }
-    Ok(journal)
-}
-
-/// A turn from the file.
-struct Found {
-    bytes: Vec<u8>,
-    hash: Hash,
+    let StoredRun { bundle, head, .. } = &stored;
+    let end = ChainEnd { run_id, bundle, length: stored.row.length, head };
+    let turns = turns(&transaction, &stored).map_err(|what| end.damaged(0, what))?;
+    Ok(end.read(turns.iter().rev(), |hash| part(&transaction, hash))?)
 }
 
 /// The turns of a run, the last one first.
-fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Found>, String> {
+fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<StoredTurn>, String> {
     let sql = "SELECT run, before, bytes, hash FROM turn WHERE number = ?1";
     let mut select = connection.prepare_cached(sql).map_err(|error| error.to_string())?;
     let mut turns = Vec::new();
     let mut number = stored.last;
     while number != 0 {
         let turn = select.query_row([number], |row| {
-            let turn = Found { bytes: row.get(2)?, hash: row.get(3)? };
+            let turn = StoredTurn { bytes: row.get(2)?, hash: row.get(3)? };
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, turn))
         });
         let (run, before, turn) =
@@ -315,14 +240,6 @@ fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<Found>, Stri
         number = before;
     }
     Ok(turns)
-}
-
-/// The entries of a turn. Before version 4 of the tables each row had one entry.
-fn entries(written: &Value) -> Result<Vec<Entry>, String> {
-    match written {
-        Value::Array(entries) => entries.iter().map(Entry::from_value).collect(),
-        entry => Ok(vec![Entry::from_value(entry)?]),
-    }
 }
 
 fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
@@ -338,15 +255,16 @@ fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
 #[cfg(test)]
 mod tests {
     use segue_core::run::{Fact, NodeId};
+    use segue_core::value::Value;
     use segue_core::view::RunStatus;
     use tempfile::TempDir;
 
     use super::super::history::prune;
-    use super::super::pack::hash;
     use super::super::row::signed;
     use super::super::schema::{MIGRATIONS, SqliteOptions, open_writer};
-    use super::super::statistics::PendingCounts;
     use super::*;
+    use crate::store::pack::hash;
+    use crate::store::pending_counts::PendingCounts;
     use crate::store::{AppendRecord, Retention, RunRow};
 
     fn entry(seq: u64) -> Entry {

@@ -21,13 +21,14 @@ use sha2::{Digest as _, Sha256};
 use twox_hash::{XxHash3_64, XxHash3_128};
 
 use super::ack_log;
-use super::append_batch::{AppendBatch, NewRunRow, PackedRecord, PlanBundle};
+use super::append_batch::AppendBatch;
 use super::error::{SqliteError, broken};
 use super::owner::Owners;
-use super::pack::{Hash, Packed};
 use super::row::StoredRun;
 use super::run_cache::RunCache;
 use super::schema::sibling_path;
+use crate::store::pack::{Hash, Packed};
+use crate::store::packed_record::{NewRunRow, PackedRecord, PlanBundle};
 use crate::store::private_files::make_folder;
 use crate::store::{Lease, RunRow};
 

@@ -15,14 +15,12 @@ mod history;
 mod journal;
 mod legacy_log;
 mod owner;
-mod pack;
 mod row;
 mod run_cache;
 mod schema;
 mod statistics;
 mod writer;
 
-use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,29 +30,26 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, OptionalExtension as _};
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
-use segue_core::plan::bundle::unbundle;
 use segue_core::run::Entry;
 use tokio::sync::OnceCell;
 
+use super::packed_record::{NewRunRow, PackedRecord, PlanCache};
+use super::pending_counts::PendingCounts;
 use super::private_files::make_file;
 use super::rules::new_row;
 use super::{
     AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, Store, StoreError,
     StoreFigures, TakeOver,
 };
-use append_batch::{AppendBatch, NewRunRow, PackedRecord, PlanBundle};
+use crate::store::pack::Hash;
+use append_batch::AppendBatch;
 use error::{BUSY, SqliteError};
 use owner::{Owner, Owners};
-use pack::{Hash, hash};
 use row::StoredRun;
 use run_cache::RunCache;
 use schema::CheckpointMode;
 pub use schema::SqliteOptions;
-use statistics::PendingCounts;
 use writer::Writer;
-
-/// Plans to keep in memory.
-const PLANS_MAX: usize = 64;
 
 /// Runs in a file.
 pub struct SqliteStore {
@@ -63,19 +58,12 @@ pub struct SqliteStore {
     options: SqliteOptions,
     owners: Owners,
     owner: OnceCell<Owner>,
-    plans: Mutex<VecDeque<KnownPlan>>,
+    plans: PlanCache,
     counts: Arc<PendingCounts>,
     /// Whether this store owns runs, or did.
     has_runs: AtomicBool,
     /// Turns that runs asked to write.
     appends: AtomicU64,
-}
-
-/// A plan, and the bundle that the file holds of it.
-#[derive(Clone)]
-struct KnownPlan {
-    plan: Arc<Plan>,
-    bundle: PlanBundle,
 }
 
 /// Idle connections for reading.
@@ -112,7 +100,7 @@ impl SqliteStore {
             options,
             owners,
             owner: OnceCell::new(),
-            plans: Mutex::default(),
+            plans: PlanCache::default(),
             counts,
             has_runs: AtomicBool::new(false),
             appends: AtomicU64::default(),
@@ -147,27 +135,6 @@ impl SqliteStore {
         let read = tokio::task::spawn_blocking(move || readers.with(work)).await;
         let stopped = |_| SqliteError::Unavailable("the reader was stopped".to_owned());
         Ok(read.map_err(stopped).flatten()?)
-    }
-
-    fn bundle(&self, plan: &Arc<Plan>) -> PlanBundle {
-        let known = |known: &&KnownPlan| Arc::ptr_eq(&known.plan, plan);
-        if let Some(known) = self.known_plan(known) {
-            return known.bundle;
-        }
-        let text: Arc<str> = plan.bundle().into();
-        let bundle = PlanBundle { hash: hash(text.as_bytes()), text };
-        self.remember_plan(KnownPlan { plan: plan.clone(), bundle: bundle.clone() });
-        bundle
-    }
-
-    fn known_plan(&self, which: impl FnMut(&&KnownPlan) -> bool) -> Option<KnownPlan> {
-        self.plans.lock().iter().find(which).cloned()
-    }
-
-    fn remember_plan(&self, known: KnownPlan) {
-        let mut plans = self.plans.lock();
-        plans.push_front(known);
-        plans.truncate(PLANS_MAX);
     }
 
     /// Packs a turn, and counts the calls that ended in it.
@@ -215,7 +182,7 @@ impl JournalStore for SqliteStore {
     async fn create(&self, run: NewRun<'_>, record: AppendRecord<'_>) -> Result<Lease, StoreError> {
         let row = new_row(&run, &record, self.owner().await?);
         let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
-        let begins = Some(NewRunRow { row, bundle: self.bundle(run.plan) });
+        let begins = Some(NewRunRow { row, bundle: self.plans.bundle(run.plan) });
         let turn = AppendBatch { lease: lease.clone(), begins, record: self.packed(record) };
         self.writer.write_turn(move |cache| turn.write(cache)).await?;
         self.has_runs.store(true, Ordering::Relaxed);
@@ -235,16 +202,11 @@ impl JournalStore for SqliteStore {
     async fn plan(&self, run_id: &Arc<str>, limits: &Limits) -> Result<Arc<Plan>, StoreError> {
         let id = run_id.clone();
         let name = self.read(move |connection| bundle_of(connection, &id)).await?;
-        if let Some(known) = self.known_plan(|known| known.bundle.hash == name) {
-            return Ok(known.plan);
+        if let Some(plan) = self.plans.known(&name) {
+            return Ok(plan);
         }
-        let id = run_id.clone();
-        let text = self.read(move |connection| bundle_text(connection, &id, &name)).await?;
-        let plan = unbundle(&text, limits)
-            .map_err(|reason| StoreError::PlanUnavailable { run_id: run_id.clone(), reason })?;
-        let bundle = PlanBundle { hash: name, text: text.into() };
-        self.remember_plan(KnownPlan { plan: plan.clone(), bundle });
-        Ok(plan)
+        let text = self.read(move |connection| bundle_text(connection, &name)).await?;
+        self.plans.read(run_id, name, text, limits)
     }
 
     async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
@@ -307,14 +269,7 @@ fn bundle_of(connection: &Connection, run_id: &Arc<str>) -> Result<Hash, SqliteE
     Ok(stored.ok_or_else(unknown)?.bundle)
 }
 
-fn bundle_text(
-    connection: &Connection,
-    run_id: &Arc<str>,
-    name: &Hash,
-) -> Result<String, SqliteError> {
+fn bundle_text(connection: &Connection, name: &Hash) -> Result<Option<String>, SqliteError> {
     let mut select = connection.prepare_cached("SELECT text FROM bundle WHERE hash = ?1")?;
-    let text: Option<String> = select.query_row([name], |row| row.get(0)).optional()?;
-    let text = text.filter(|text| hash(text.as_bytes()) == *name);
-    let what = "its plan is missing or changed".to_owned();
-    text.ok_or_else(|| StoreError::Damaged { run_id: run_id.clone(), seq: 0, what }.into())
+    Ok(select.query_row([name], |row| row.get(0)).optional()?)
 }

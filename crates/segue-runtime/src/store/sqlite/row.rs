@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::ack_log;
 use super::error::SqliteError;
-use super::pack::Hash;
+use crate::store::pack::Hash;
 use crate::store::{RunRow, StoreError};
 
 /// A run, from its two rows.

@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::ack_log::{self, Lengths};
-use super::append_batch::PlanBundle;
 use super::error::SqliteError;
-use super::pack::Hash;
 use super::row::{StoredRun, signed};
 use super::schema::BUSY_WAIT;
-use super::statistics::{self, PendingCounts};
+use super::statistics;
+use crate::store::pack::Hash;
+use crate::store::packed_record::PlanBundle;
+use crate::store::pending_counts::PendingCounts;
 use crate::store::{Measured, StoreError};
 
 /// Runs to remember.

@@ -415,8 +415,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::super::schema::{BUSY_WAIT, open_checkpointer, open_writer};
-    use super::super::statistics::PendingCounts;
     use super::*;
+    use crate::store::pending_counts::PendingCounts;
 
     fn writer() -> (TempDir, PathBuf, Writer) {
         let folder = TempDir::new().unwrap();

@@ -4,6 +4,7 @@
 //! registry.rs, handle.rs    runs that this process drives: which, and how far they are
 //! start.rs                  a request → a run, once for each idempotency key (idempotency.rs)
 //! recover.rs                runs that were interrupted go on; a run is driven to its end
+//! takeover.rs               runs of other processes that die go on here
 //! act.rs                    cancel, roll back, resume, approve
 //! events.rs                 the events of a run, for clients that follow it
 //! feed.rs, all_events.rs    the changes of all runs, and all that a client asks for in one stream
@@ -31,6 +32,7 @@ pub mod search;
 pub mod start;
 mod step_counts;
 pub mod summaries;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -152,7 +152,7 @@ impl RunService {
     }
 
     /// Resumes a waiting run when its timeout, or that of its question, has passed.
-    async fn schedule_wake(self: &Arc<RunService>, run_id: Arc<str>, engine: Engine) {
+    pub(super) async fn schedule_wake(self: &Arc<RunService>, run_id: Arc<str>, engine: Engine) {
         let Ok(Some(at_ms)) = engine.resumes_at(&run_id).await else { return };
         let (service, which) = (self.clone(), run_id.clone());
         let mut leaving = self.leaving.subscribe();

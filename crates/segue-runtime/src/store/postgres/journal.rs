@@ -1,0 +1,132 @@
+//! Reading journals, and taking runs over.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use segue_core::run::Entry;
+
+use super::Shared;
+use super::error::unavailable;
+use super::row::{DbRun, find, hash_of};
+use super::session::DbSession;
+use crate::store::chain::{ChainEnd, StoredTurn};
+use crate::store::pack::Hash;
+use crate::store::rules::{take_over, taken};
+use crate::store::{Lease, StoreError, TakeOver};
+
+/// Follows the chain from the last turn to the first. The numbers of turns grow, so this ends.
+const CHAIN: &str = "WITH RECURSIVE chain AS (
+        SELECT number, run, before, bytes, hash FROM turn WHERE number = $1 AND run = $2
+        UNION ALL
+        SELECT turn.number, turn.run, turn.before, turn.bytes, turn.hash
+        FROM chain JOIN turn ON turn.number = chain.before
+        WHERE turn.number < chain.number AND turn.run = chain.run
+    )
+    SELECT bytes, hash FROM chain ORDER BY number";
+
+const PARTS: &str = "SELECT part.hash, part.bytes
+    FROM part_use JOIN part ON part.hash = part_use.part WHERE part_use.run = $1";
+
+/// An owner whose lease ended has no row afterwards, so it cannot prolong the lease.
+const END_LEASE: &str = "DELETE FROM worker WHERE id = $1 AND expires_at <= clock_timestamp()";
+
+const IS_ALIVE: &str = "SELECT 1 FROM worker WHERE id = $1 AND expires_at > clock_timestamp()";
+
+/// Only if no other process changed the run since it was read, and its owner is as dead as it was then.
+const TAKE: &str = "UPDATE run SET owner = $3, epoch = $4, claim = $5, set_aside = $6
+    WHERE number = $1 AND epoch = $2
+        AND ($7 OR owner IS NULL OR NOT EXISTS (SELECT FROM worker WHERE id = run.owner))";
+
+/// Attempts to take a run over that another process changes at the same time.
+const ATTEMPTS: usize = 20;
+
+/// The whole journal of a run, with every hash checked.
+pub(super) async fn load(session: &DbSession, run_id: &Arc<str>) -> Result<Vec<Entry>, StoreError> {
+    loop {
+        let Some(stored) = find(session, run_id).await? else { return Ok(Vec::new()) };
+        match load_stored(session, &stored).await {
+            // It may have been deleted, or a large value with it, between these statements.
+            Err(StoreError::Damaged { .. }) if find(session, run_id).await?.is_none() => {}
+            loaded => return loaded,
+        }
+    }
+}
+
+/// The journal up to the row that was read: turns are never changed.
+pub(super) async fn load_stored(
+    session: &DbSession,
+    stored: &DbRun,
+) -> Result<Vec<Entry>, StoreError> {
+    let DbRun { number, row, bundle, head, last, .. } = stored;
+    let end = ChainEnd { run_id: &row.run_id, bundle, length: row.length, head };
+    let rows = session.query(CHAIN, &[last, number]).await?;
+    let turn = |row: &tokio_postgres::Row| -> Result<StoredTurn, String> {
+        Ok(StoredTurn { bytes: row.get(0), hash: hash_of(row.get(1))? })
+    };
+    let turns = rows.iter().map(turn).collect::<Result<Vec<_>, _>>();
+    let turns = turns.map_err(|what| end.damaged(0, what))?;
+    let mut parts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+    for row in session.query(PARTS, &[number]).await? {
+        parts.insert(row.get(0), row.get(1));
+    }
+    end.read(turns.iter(), |hash: &Hash| {
+        parts.get(&hash[..]).cloned().ok_or_else(|| "a large value is missing".to_owned())
+    })
+}
+
+/// Whether an owner is alive.
+pub(super) async fn is_alive(session: &DbSession, owner: &str) -> Result<bool, StoreError> {
+    Ok(session.query_opt(IS_ALIVE, &[&owner]).await?.is_some())
+}
+
+/// Takes a run over, or sets it aside.
+pub(super) async fn acquire(
+    shared: &Shared,
+    run_id: &Arc<str>,
+    how: TakeOver,
+    me: &Arc<str>,
+) -> Result<Lease, StoreError> {
+    let session = shared.sessions.borrow().await?;
+    for _ in 0..ATTEMPTS {
+        let unknown = || StoreError::Unknown { run_id: run_id.clone() };
+        let before = find(&session, run_id).await?.ok_or_else(unknown)?;
+        let mut alive = false;
+        if let Some(owner) = &before.row.owner {
+            alive = session.execute(END_LEASE, &[&&**owner]).await? == 0
+                && is_alive(&session, owner).await?;
+        }
+        let mut after = before.clone();
+        take_over(&mut after.row, &mut after.claim, how, me, |_| alive)?;
+        if write_taken(&session, &before, &after, how).await? {
+            let lease = taken(&after.row)?;
+            shared.ownership.insert(run_id.clone(), after.held());
+            return Ok(lease);
+        }
+    }
+    Err(unavailable(format!("run {run_id} changes hands too often")))
+}
+
+/// Writes who has the run now, unless it changed hands meanwhile.
+async fn write_taken(
+    session: &DbSession,
+    before: &DbRun,
+    after: &DbRun,
+    how: TakeOver,
+) -> Result<bool, StoreError> {
+    let claim = after.claim.map(u64::cast_signed);
+    let changed = session
+        .execute(
+            TAKE,
+            &[
+                &before.number,
+                &before.row.epoch.cast_signed(),
+                &after.row.owner.as_deref(),
+                &after.row.epoch.cast_signed(),
+                &claim,
+                &after.row.set_aside.as_deref(),
+                &(how == TakeOver::Force),
+            ],
+        )
+        .await?;
+    Ok(changed > 0)
+}
