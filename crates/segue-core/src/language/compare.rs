@@ -420,11 +420,11 @@ impl Changes {
             match side {
                 Side::Input if !was && is => self.note(true, format!("{what} is required now")),
                 Side::Input if was && !is => {
-                    self.note(false, format!("{what} is no longer required"))
+                    self.note(false, format!("{what} is no longer required"));
                 }
                 Side::Output if was && !is => self.note(true, format!("{what} may be absent now")),
                 Side::Output if !was && is => {
-                    self.note(false, format!("{what} is always there now"))
+                    self.note(false, format!("{what} is always there now"));
                 }
                 _ => {}
             }
@@ -488,13 +488,13 @@ impl Changes {
         };
         match side {
             Side::Input if tighter(old, new) => {
-                self.note(true, format!("{what} is bounded more tightly"))
+                self.note(true, format!("{what} is bounded more tightly"));
             }
             Side::Input if tighter(new, old) => {
-                self.note(false, format!("{what} is bounded less tightly"))
+                self.note(false, format!("{what} is bounded less tightly"));
             }
             Side::Output if tighter(new, old) => {
-                self.note(true, format!("{what} is bounded less tightly"))
+                self.note(true, format!("{what} is bounded less tightly"));
             }
             _ => {}
         }

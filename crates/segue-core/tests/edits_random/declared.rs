@@ -95,7 +95,7 @@ impl Declared<'_> {
                 let mut way = way_of(&value, to).unwrap();
                 match reference {
                     Some(reference) => {
-                        way.extend(reference.field.split('/').skip(1).map(str::to_owned))
+                        way.extend(reference.field.split('/').skip(1).map(str::to_owned));
                     }
                     None => way.push("depends_on".to_owned()),
                 }

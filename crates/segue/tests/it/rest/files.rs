@@ -230,7 +230,7 @@ fn no_link_is_followed() {
     use std::os::unix::fs::symlink;
     let world = world(&EDIT.replace("server:", "# any depth\nserver:"));
     let config = fs::read_to_string(world.path("segue.yaml")).unwrap();
-    world.file("segue.yaml", &config.replace("lib/*.yaml", "lib/**"));
+    world.file("segue.yaml", config.replace("lib/*.yaml", "lib/**"));
     let text = "name: deep\nsteps: [ { id: a, tool: echo, parameters: { x: 1 } } ]\n";
     world.file("private/deep.yaml", text);
     symlink(world.path("private"), world.path("lib/inside")).unwrap();
