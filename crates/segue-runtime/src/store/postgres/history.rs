@@ -70,6 +70,11 @@ const DELETE_TURNS: &str = "WITH RECURSIVE chain AS (
     )
     DELETE FROM turn USING chain WHERE turn.number = chain.number";
 
+/// A transaction that begins to use a value or a plan holds a lock on it. The deletion that follows sees
+/// what that transaction wrote, because its statement begins after the lock was there.
+const LOCK_PARTS: &str = "SELECT FROM part WHERE hash = ANY ($1) ORDER BY hash FOR UPDATE";
+const LOCK_BUNDLES: &str = "SELECT FROM bundle WHERE hash = ANY ($1) ORDER BY hash FOR UPDATE";
+
 #[async_trait]
 impl RunHistory for PostgresStore {
     async fn run(&self, run_id: &Arc<str>) -> Result<Option<RunRow>, StoreError> {
@@ -274,7 +279,7 @@ async fn delete_runs(session: &DbSession, numbers: &[i64]) -> Result<(), StoreEr
     let sql = "DELETE FROM part_use WHERE run = ANY ($1) RETURNING part";
     let parts = session.query(sql, &[&numbers]).await?;
     let parts: Vec<&[u8]> = parts.iter().map(|row| row.get(0)).collect();
-    // A value that another run begins to use meanwhile stays: its key is locked then.
+    session.query(LOCK_PARTS, &[&parts]).await?;
     let sql = "DELETE FROM part WHERE hash = ANY ($1)
         AND NOT EXISTS (SELECT FROM part_use WHERE part_use.part = part.hash)";
     session.execute(sql, &[&parts]).await?;
@@ -284,6 +289,7 @@ async fn delete_runs(session: &DbSession, numbers: &[i64]) -> Result<(), StoreEr
     let sql = "DELETE FROM run WHERE number = ANY ($1) RETURNING bundle";
     let bundles = session.query(sql, &[&numbers]).await?;
     let bundles: Vec<&[u8]> = bundles.iter().map(|row| row.get(0)).collect();
+    session.query(LOCK_BUNDLES, &[&bundles]).await?;
     let sql = "DELETE FROM bundle WHERE hash = ANY ($1)
         AND NOT EXISTS (SELECT FROM run WHERE run.bundle = bundle.hash)";
     session.execute(sql, &[&bundles]).await?;
