@@ -341,7 +341,7 @@ impl Draft {
                         span: Span::new(from, range.start),
                         text: std::mem::take(&mut added),
                     };
-                    edits.extend(trimmed(&self.original, edit));
+                    edits.extend(trimmed(&self.original, &edit));
                     from = range.end;
                 }
             }
@@ -412,7 +412,7 @@ impl Cursor<'_> {
 }
 
 /// An edit without the begin and the end that it does not change.
-fn trimmed(original: &str, edit: TextEdit) -> Option<TextEdit> {
+fn trimmed(original: &str, edit: &TextEdit) -> Option<TextEdit> {
     let old = &original[edit.span.range()];
     let shared = |a: &mut dyn Iterator<Item = (char, char)>| {
         a.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>()

@@ -169,13 +169,10 @@ fn note(expr: &Expr, step: Option<&Arc<str>>, found: &mut Vec<Use>) {
     });
 }
 
+type NoteNode<'n> = dyn FnMut(&Ast, Option<&Arc<str>>, bool) + 'n;
+
 /// Visits every node with the field that is read of it, and whether it may have no value.
-fn visit(
-    ast: &Ast,
-    next: Option<&Arc<str>>,
-    is_guarded: bool,
-    note: &mut dyn FnMut(&Ast, Option<&Arc<str>>, bool),
-) {
+fn visit(ast: &Ast, next: Option<&Arc<str>>, is_guarded: bool, note: &mut NoteNode<'_>) {
     note(ast, next, is_guarded);
     match &ast.kind {
         AstKind::Field(base, name) => visit(base, Some(name), is_guarded, note),
