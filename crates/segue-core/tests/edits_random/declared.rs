@@ -7,6 +7,7 @@ use segue_core::document::{Node, NodeKind, ReadLimits, read};
 use segue_core::language::edit::Edit;
 use segue_core::limits::Limits;
 use segue_core::source::Source;
+use segue_core::value::Value;
 
 use crate::model::{Way, place_of, steps, way_of};
 
@@ -103,7 +104,7 @@ impl Declared<'_> {
             }
             Edit::Disconnect { from, to } => {
                 let way = way_of(&value, to).unwrap();
-                self.dependencies(&way, &[from.clone()]);
+                self.dependencies(&way, std::slice::from_ref(from));
                 // Fields that are nothing but a reference, and what surrounds them if they were alone.
                 self.references(&way, from);
             }
@@ -112,26 +113,23 @@ impl Declared<'_> {
                     self.item(&way_of(&value, step).unwrap());
                 }
             }
-            Edit::Extract { steps, .. } => {
-                for step in steps {
-                    let way = way_of(&value, step).unwrap();
-                    self.item(&way);
-                }
-                let inside: Vec<Arc<str>> = crate::model::steps(&value)
-                    .into_iter()
-                    .filter(|(_, way)| {
-                        steps.iter().any(|step| way.starts_with(&way_of(&value, step).unwrap()))
-                    })
-                    .map(|(id, _)| id)
-                    .collect();
-                let names: Vec<Arc<str>> = inside.clone();
-                for name in names {
-                    self.lines_with(&name);
-                }
-                self.lines_with("{{");
-            }
+            Edit::Extract { steps, .. } => self.extracted(&value, steps),
             Edit::ChangeKind { step, .. } => self.item(&way_of(&value, step).unwrap()),
         }
+    }
+
+    /// The steps, and every line with an expression, since names in it change.
+    fn extracted(&mut self, value: &Value, ids: &[Arc<str>]) {
+        let ways: Vec<Way> = ids.iter().map(|id| way_of(value, id).unwrap()).collect();
+        for way in &ways {
+            self.item(way);
+        }
+        for (id, way) in steps(value) {
+            if ways.iter().any(|outer| way.starts_with(outer)) {
+                self.lines_with(&id);
+            }
+        }
+        self.lines_with("{{");
     }
 
     fn node(&self, way: &[String]) -> Option<&Node> {
@@ -374,7 +372,7 @@ impl Declared<'_> {
     }
 }
 
-fn base(value: &segue_core::value::Value) -> Way {
+fn base(value: &Value) -> Way {
     let is_template = value.get("steps").is_none() && value.get("composition").is_some();
     if is_template { vec!["composition".to_owned()] } else { Vec::new() }
 }

@@ -13,6 +13,7 @@
 mod support;
 
 mod declared;
+mod generate;
 mod model;
 mod random;
 mod texts;
@@ -69,13 +70,13 @@ fn compiled(source: &Source, catalog: &Catalog) -> (Vec<String>, Vec<Code>) {
     (steps, codes)
 }
 
-/// Everything that is wrong about one edit; `None` if it was refused for a reason.
-fn wrong(text: &Text, change: &Edit, catalog: &Catalog) -> Option<Vec<String>> {
+/// Everything that is wrong about one edit, or the reason for which it is refused.
+fn wrong(text: &Text, change: &Edit, catalog: &Catalog) -> Result<Vec<String>, Code> {
     let source = text.source();
     let edited = match edit(&source, change, catalog, &Limits::default()) {
         Ok(edited) => edited,
-        Err(error) if error.code == Code::Internal => return Some(vec![error.message]),
-        Err(_) => return None,
+        Err(error) if error.code == Code::Internal => return Ok(vec![error.message]),
+        Err(error) => return Err(error.code),
     };
     let mut wrong = Vec::new();
     let after = apply(source.text(), &edited.edits);
@@ -123,7 +124,7 @@ fn wrong(text: &Text, change: &Edit, catalog: &Catalog) -> Option<Vec<String>> {
     if !missing.is_empty() {
         wrong.push(format!("lines changed that have nothing to do with it: {missing:#?}"));
     }
-    Some(wrong)
+    Ok(wrong)
 }
 
 #[test]
@@ -134,6 +135,7 @@ fn a_thousand_random_edits_change_their_own_lines_only() {
     let count: u64 =
         std::env::var("SEGUE_EDIT_COUNT").map_or(EDITS, |count| count.parse().unwrap());
     let mut done: BTreeMap<&'static str, u32> = BTreeMap::new();
+    let mut refused: BTreeMap<(&'static str, &'static str), u32> = BTreeMap::new();
     let (mut made, mut tried) = (0, 0);
     let mut failures: Vec<String> = Vec::new();
     while made < count && failures.len() < 5 {
@@ -141,10 +143,16 @@ fn a_thousand_random_edits_change_their_own_lines_only() {
         assert!(tried < 20 * count, "too many edits are refused: {made} of {tried}");
         let mut random = Random::new(seed.wrapping_mul(1_000_003) + tried);
         let text = texts[random.below(texts.len())].varied(&mut random);
-        let Some(change) = model::random_edit(&value_of(&text.source()), &mut random) else {
+        let Some(change) = generate::random_edit(&value_of(&text.source()), &mut random) else {
             continue;
         };
-        let Some(wrong) = wrong(&text, &change, &catalog) else { continue };
+        let wrong = match wrong(&text, &change, &catalog) {
+            Ok(wrong) => wrong,
+            Err(code) => {
+                *refused.entry((model::kind(&change), code.as_str())).or_default() += 1;
+                continue;
+            }
+        };
         if !wrong.is_empty() {
             let wrong = wrong.join("\n");
             failures.push(format!(
@@ -156,7 +164,8 @@ fn a_thousand_random_edits_change_their_own_lines_only() {
         *done.entry(model::kind(&change)).or_default() += 1;
     }
     assert!(failures.is_empty(), "{}", failures.join("\n=====\n"));
-    println!("{made} edits of {} texts, {} refused: {done:?}", texts.len(), tried - made);
+    println!("{made} edits of {} texts: {done:?}", texts.len());
+    println!("refused: {refused:?}");
     assert!(count < EDITS || done.len() >= 12, "not every kind of edit occurred: {done:?}");
 }
 

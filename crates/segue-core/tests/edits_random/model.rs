@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use segue_core::language::edit::{Container, Edit, Place, Reference};
+use segue_core::language::edit::{Container, Edit, Place};
 use segue_core::value::{Map, Value};
-
-use crate::random::Random;
 
 /// Where a step is: keys and numbers from the root.
 pub(crate) type Way = Vec<String>;
@@ -30,7 +28,7 @@ pub(crate) fn kind(edit: &Edit) -> &'static str {
     }
 }
 
-fn at<'v>(value: &'v Value, way: &[String]) -> Option<&'v Value> {
+pub(crate) fn at<'v>(value: &'v Value, way: &[String]) -> Option<&'v Value> {
     way.iter().try_fold(value, |value, part| match value {
         Value::Array(items) => items.get(part.parse::<usize>().ok()?),
         other => other.get(part),
@@ -85,7 +83,7 @@ fn own_list(value: &Value) -> Way {
     way
 }
 
-fn is_program(value: &Value) -> bool {
+pub(crate) fn is_program(value: &Value) -> bool {
     let composition = at(value, &base(value)).unwrap();
     composition.get("implementation").is_some()
         || composition.get("dialect").and_then(Value::as_str) == Some("chain")
@@ -384,210 +382,4 @@ fn shape(value: &Value) -> String {
         }
         other => other.kind().to_owned(),
     }
-}
-
-/// Texts that YAML reads as something else if they are written carelessly.
-const TEXTS: &[&str] = &[
-    "plain",
-    "two words",
-    "- dash",
-    "a: b",
-    "# hash",
-    "x # y",
-    "{{ input.x }}",
-    "12",
-    "1.50",
-    "0x1f",
-    "true",
-    "null",
-    "~",
-    "",
-    " pad ",
-    "it's",
-    "say \"hi\"",
-    "tab\there",
-    "line\nbreak",
-    "one\ntwo\n",
-    "\n lead",
-    "trail\n\n",
-    "ünï 🦀",
-    "*alias",
-    "&anchor",
-    "!tag",
-    "%dir",
-    "@at",
-    "`tick`",
-    "[a]",
-    "{a: b}",
-    "a,b",
-    "key:",
-    ":colon",
-    "?",
-    "?q",
-    "|",
-    ">",
-    "no",
-    "2024-01-01",
-    "\u{2028}sep",
-    "back\\slash",
-    "\r\n",
-    "---",
-    "--- x",
-    "...",
-    "=",
-    "<<",
-    "\u{feff}bom",
-    "{{ '{{' }}",
-    "a\u{85}b",
-];
-
-fn value(random: &mut Random, depth: usize) -> Value {
-    match random.below(if depth == 0 { 5 } else { 8 }) {
-        0 => Value::from(i64::try_from(random.below(1_000)).unwrap() - 500),
-        1 => Value::Bool(random.one_in(2)),
-        2 if random.one_in(3) => Value::Null,
-        5 | 6 => {
-            let members = (0..random.below(4)).map(|_| {
-                let key = if random.one_in(3) {
-                    *random.of(TEXTS)
-                } else {
-                    *random.of(&["a", "bee", "c3"])
-                };
-                (key.to_owned(), value(random, depth - 1))
-            });
-            let members: Vec<_> = members.collect();
-            Value::object(members)
-        }
-        7 => (0..random.below(4)).map(|_| value(random, depth - 1)).collect::<Vec<_>>().into(),
-        _ => Value::from(*random.of(TEXTS)),
-    }
-}
-
-fn place(value: &Value, random: &mut Random) -> Place {
-    let all = steps(value);
-    let (id, way) = random.of(&all).clone();
-    match random.below(5) {
-        0 => Place::Before { step: id },
-        1 | 2 => Place::After { step: id },
-        number => {
-            let step = at(value, &way).unwrap();
-            let has_list = ["loop", "repeat", "parallel", "choose"]
-                .iter()
-                .any(|kind| step.get(kind).is_some());
-            let step = has_list.then_some(id);
-            if number == 3 {
-                Place::FirstIn { step, body: None }
-            } else {
-                Place::LastIn { step, body: None }
-            }
-        }
-    }
-}
-
-fn parameters(value: &Value) -> &'static str {
-    if is_program(value) { "inputs" } else { "parameters" }
-}
-
-/// A random edit of a composition; `None` if it has no step with an id.
-pub(crate) fn random_edit(before: &Value, random: &mut Random) -> Option<Edit> {
-    let all = steps(before);
-    if all.is_empty() {
-        return None;
-    }
-    let (step, way) = random.of(&all).clone();
-    let (other, _) = random.of(&all).clone();
-    let parameters = parameters(before);
-    Some(match random.below(15) {
-        0 | 1 => {
-            let given = Value::object([("x", value(random, 2)), ("y z", value(random, 1))]);
-            let step = Value::object([
-                ("id", Value::from("brand_new")),
-                ("tool", Value::from("docs:read")),
-                (parameters, given),
-            ]);
-            Edit::AddStep { step, place: place(before, random) }
-        }
-        2 => Edit::RemoveStep { step },
-        3 => Edit::RenameStep { step, to: (*random.of(&["renamed", "re-named"])).into() },
-        4 | 5 => Edit::MoveStep { step, place: place(before, random) },
-        6 => Edit::DuplicateStep { step, id: None },
-        7 | 8 => {
-            let known = at(before, &way)?.get(parameters).and_then(Value::as_object);
-            let known: Vec<Arc<str>> =
-                known.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-            let is_path = |key: &Arc<str>| !key.contains(['/', '~']);
-            let key = match random.below(3) {
-                0 if !known.is_empty() => random.of(&known).clone(),
-                1 => Arc::from("fresh"),
-                _ => Arc::from("other one"),
-            };
-            if !is_path(&key) || at(before, &way)?.get("tool").is_none() {
-                let description = value(random, 0);
-                return Some(Edit::SetField {
-                    step: None,
-                    field: "/description".into(),
-                    value: description,
-                });
-            }
-            let field = format!("/{parameters}/{key}");
-            Edit::SetField { step: Some(step), field: field.into(), value: value(random, 2) }
-        }
-        9 => {
-            let fields = at(before, &way)?.as_object()?;
-            let fields: Vec<Arc<str>> =
-                fields.keys().filter(|key| &***key != "id").cloned().collect();
-            let key = random.of(&fields).clone();
-            let inner = at(before, &way)?.get(&key).and_then(Value::as_object);
-            let inner: Vec<Arc<str>> =
-                inner.map(|map| map.keys().cloned().collect()).unwrap_or_default();
-            let field = match inner.first() {
-                Some(_) if random.one_in(2) => format!("/{key}/{}", random.of(&inner)),
-                _ => format!("/{key}"),
-            };
-            (!field[1..].contains('~')).then_some(())?;
-            Edit::ClearField { step: Some(step), field: field.into() }
-        }
-        10 if random.one_in(2) => Edit::Connect { from: other, to: step, reference: None },
-        10 => {
-            let field = format!("/{parameters}/linked").into();
-            let path = (*random.of(&["", "items[0].title", "output.a"])).into();
-            Edit::Connect { from: other, to: step, reference: Some(Reference { path, field }) }
-        }
-        11 => Edit::Disconnect { from: other, to: step },
-        12 => {
-            let condition = Value::from("input.ready == true");
-            let container = match random.below(4) {
-                0 => Container::Loop {
-                    over: Value::from("{{ input.items }}"),
-                    item: random.one_in(2).then(|| "thing".into()),
-                    max_concurrency: None,
-                },
-                1 => Container::Parallel { wait_for: None },
-                2 => Container::Choose { when: condition },
-                _ => Container::Repeat { until: condition, max_iterations: 3, delay: None },
-            };
-            let steps =
-                if random.one_in(2) || step == other { vec![step] } else { vec![step, other] };
-            Edit::Wrap { steps, id: "around".into(), container }
-        }
-        13 => Edit::Extract { steps: vec![step], name: "extracted".into(), id: None },
-        _ => {
-            let to = match random.below(4) {
-                0 => Value::object([("wait", Value::from("5s"))]),
-                1 => Value::object([("set", Value::object([("fresh_name", value(random, 1))]))]),
-                2 => Value::object([(
-                    "repeat",
-                    Value::object([
-                        ("until", Value::from("true")),
-                        ("max_iterations", Value::from(2_u64)),
-                    ]),
-                )]),
-                _ => Value::object([
-                    ("tool", Value::from("docs:read")),
-                    (parameters, value(random, 1)),
-                ]),
-            };
-            Edit::ChangeKind { step, to }
-        }
-    })
 }

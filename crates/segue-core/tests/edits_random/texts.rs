@@ -1,5 +1,6 @@
 //! The texts that are edited, and variations of how they are written.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use segue_core::compile::read_header;
@@ -99,7 +100,7 @@ fn with_comments(text: &str, random: &mut Random) -> String {
                 out.push('\n');
             }
             let number = random.below(1_000);
-            out.push_str(&format!("{indent}# remark {number}: {{ not [ a value\n"));
+            let _ = writeln!(out, "{indent}# remark {number}: {{ not [ a value");
         }
         out.push_str(line);
     }

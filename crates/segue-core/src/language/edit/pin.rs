@@ -112,7 +112,18 @@ mod tests {
     #[test]
     fn a_new_file_has_a_test_and_the_answer() {
         let text = pinned("", "read", &Value::object([("text", Value::from("a: b\nc"))]));
-        insta::assert_snapshot!(text, @"");
+        insta::assert_snapshot!(text, @r"
+        composition: notes.yaml
+        tools:
+          read:
+            returns:
+              text: |-
+                a: b
+                c
+        tests:
+          - name: the composition succeeds with the kept outputs
+            strict: false
+        ");
     }
 
     #[test]
@@ -121,14 +132,26 @@ mod tests {
         let once = pinned(text, "read", &Value::from(12));
         let twice = pinned(&once, "each/parse", &Value::from("0042"));
         let again = pinned(&twice, "read", &Value::object([("n", Value::from(1))]));
-        insta::assert_snapshot!(again, @"");
+        insta::assert_snapshot!(again, @r#"
+        # Tests of notes.
+        composition: notes.yaml   # here
+        tools:
+          read: { returns: { n: 1 } }
+          each/parse: { returns: "0042" }
+
+        tests:
+          - name: works   # well
+        "#);
     }
 
     #[test]
     fn a_list_of_answers_becomes_one_and_other_files_are_refused() {
         let text =
             "tools: {read: [{error: no}, {returns: 1}], b: {returns: 2}}\ntests: [{name: a}]\n";
-        insta::assert_snapshot!(pinned(text, "read", &Value::Null), @"");
+        insta::assert_snapshot!(pinned(text, "read", &Value::Null), @r"
+        tools: {read: {returns: null}, b: {returns: 2}}
+        tests: [{name: a}]
+        ");
         let limits = Limits::default();
         for text in ["- a\n", "tools: 1\ntests: []\n", "a: [\n"] {
             let source = Source::new("x.test.yaml", text);

@@ -34,12 +34,15 @@ impl Layout<'_> {
     fn remove_lines(&self, extent: &Extent, at: usize, has_next: bool) -> TextEdit {
         let above = self.lines.blanks_above(extent.comments);
         let mut end = self.lines.next(extent.end);
+        let kept = self.are_kept(above, extent.comments);
         if end >= self.text.len() && !self.text.ends_with('\n') {
             // The last line has no ending, so the one before loses its own.
+            if kept {
+                return cut(extent.comments, self.text.len());
+            }
             let from = self.text[..above].trim_end_matches(['\r', '\n']).len();
             return cut(from, self.text.len());
         }
-        let kept = self.are_kept(above, extent.comments);
         if at > 0 && above < extent.comments && !kept && (self.ends_with_blank(end) || !has_next) {
             return cut(above, end);
         }

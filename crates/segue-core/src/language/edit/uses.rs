@@ -169,11 +169,10 @@ fn note(expr: &Expr, step: Option<&Arc<str>>, found: &mut Vec<Use>) {
     });
 }
 
-/// Is called with a node, the field that is read of it, and whether it may have no value.
-type Visitor<'a> = dyn FnMut(&Ast, Option<&Arc<str>>, bool) + 'a;
+type NoteNode<'n> = dyn FnMut(&Ast, Option<&Arc<str>>, bool) + 'n;
 
-/// Visits every node below an expression.
-fn visit(ast: &Ast, next: Option<&Arc<str>>, is_guarded: bool, note: &mut Visitor<'_>) {
+/// Visits every node with the field that is read of it, and whether it may have no value.
+fn visit(ast: &Ast, next: Option<&Arc<str>>, is_guarded: bool, note: &mut NoteNode<'_>) {
     note(ast, next, is_guarded);
     match &ast.kind {
         AstKind::Field(base, name) => visit(base, Some(name), is_guarded, note),
