@@ -21,7 +21,7 @@ pub(super) struct VisibleName {
 }
 
 /// The names at one place.
-pub(super) struct Scope<'a> {
+pub(super) struct NameScope<'a> {
     composition: &'a Composition,
     typing: Typing<'a>,
     observations: &'a Observations,
@@ -50,17 +50,17 @@ fn places<'a>(body: &'a Body, found: &mut Places<'a>) {
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> NameScope<'a> {
     /// The scope at the end of a way through the document.
     pub(super) fn at(
         composition: &'a Composition,
         crumbs: &[Crumb<'_>],
         observations: &'a Observations,
         limits: &'a Limits,
-    ) -> Scope<'a> {
+    ) -> NameScope<'a> {
         let mut starts = Places::new();
         places(&composition.body, &mut starts);
-        let mut scope = Scope {
+        let mut scope = NameScope {
             composition,
             typing: Typing::from_observed(composition),
             observations,
@@ -372,7 +372,7 @@ impl<'a> Scope<'a> {
 /// The index that stands for a parameter of a lambda; no composition has so many steps.
 const LOCAL: StepIndex = StepIndex::MAX;
 
-impl TypeScope for Scope<'_> {
+impl TypeScope for NameScope<'_> {
     fn type_of(&self, root: &ExprRoot) -> Type {
         let known = match root {
             ExprRoot::Given(LOCAL, name) => {
