@@ -20,6 +20,7 @@ mod links;
 mod observe;
 mod outline;
 mod path;
+mod preview;
 mod rename;
 mod schema_parts;
 mod scope;
@@ -48,6 +49,7 @@ use symbols::Occurrence;
 
 pub use compare::{InterfaceChange, StepDifference, StepVersionChange, VersionComparison, compare};
 pub use edit::pin;
+pub use preview::{PreviewedField, RunData};
 pub use text_edit::{EditError, TextEdit, apply};
 pub use views::{
     CodeAction, Completion, CompletionKind, DocumentLink, Hover, LinkTarget, OutlineItem,

@@ -90,6 +90,58 @@ impl<'a> NameScope<'a> {
         scope
     }
 
+    /// The scope of the arguments of a step; `None` if there is no such step.
+    pub(super) fn of_step(
+        composition: &'a Composition,
+        id: &str,
+        observations: &'a Observations,
+        limits: &'a Limits,
+    ) -> Option<Scope<'a>> {
+        let mut scope = Scope::at(composition, &[], observations, limits);
+        scope.levels.clear();
+        scope.descend(&composition.body, id).then_some(scope)
+    }
+
+    /// Enters the bodies that lead to a step; whether it was found.
+    fn descend(&mut self, body: &'a Body, id: &str) -> bool {
+        for (position, step) in body.steps.iter().enumerate() {
+            self.levels.push((body, Some(position)));
+            if *step.id == *id {
+                self.step = Some(step);
+                return true;
+            }
+            let is_loop = matches!(step.kind, StepKind::Loop(_));
+            if is_loop {
+                self.loops.push(step);
+            }
+            for inner in step.kind.bodies() {
+                if self.descend(inner, id) {
+                    return true;
+                }
+            }
+            if is_loop {
+                self.loops.pop();
+            }
+            self.levels.pop();
+        }
+        false
+    }
+
+    /// The innermost step around this place.
+    pub(super) fn innermost(&self) -> Option<&'a Step> {
+        self.step
+    }
+
+    /// The step with an index.
+    pub(super) fn step_at(&self, index: StepIndex) -> Option<&'a Step> {
+        self.typing.step(index)
+    }
+
+    /// Writes the meaning of names into a template that is not part of the composition.
+    pub(super) fn resolve_template(&self, template: &mut Template) {
+        template.exprs_mut(&mut |expr| self.resolve(expr.ast_mut(), 0));
+    }
+
     fn enter(&mut self, key: &Arc<str>) {
         let Some(step) = self.step else { return };
         if self.field.is_none() {
