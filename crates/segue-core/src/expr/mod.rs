@@ -252,6 +252,12 @@ impl Template {
         outcome.map(|()| template)
     }
 
+    /// Parses a value whose strings may contain expressions; their names have no meaning yet. The error is a
+    /// message.
+    pub(crate) fn of_value(value: &Value, limits: &Limits) -> Result<Template, String> {
+        template_of(value, limits).map_err(|error| error.message)
+    }
+
     /// The value, with every placeholder evaluated.
     pub fn eval(&self, scope: &dyn Scope, limits: &Limits) -> Result<Value, EvalError> {
         budgeted(limits, || self.fill(limits, &mut |expr| eval::eval(&expr.ast, scope, limits)))

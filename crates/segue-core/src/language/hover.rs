@@ -7,7 +7,7 @@ use super::complete::{Cursor, shape_name};
 use super::expect::{self, Expected};
 use super::lexer;
 use super::path::{Crumb, Path, path_to};
-use super::scope::Scope;
+use super::scope::NameScope;
 use super::symbols::Symbol;
 use super::{Analysis, Hover};
 use crate::compile::dialect::grammar::FieldShape;
@@ -48,9 +48,9 @@ struct Hovering<'a> {
 }
 
 impl<'a> Hovering<'a> {
-    fn scope(&self, path: &Path<'_>) -> Option<Scope<'a>> {
+    fn scope(&self, path: &Path<'_>) -> Option<NameScope<'a>> {
         let limits = &self.analysis.limits;
-        Some(Scope::at(self.composition?, &path.crumbs, &self.analysis.observations, limits))
+        Some(NameScope::at(self.composition?, &path.crumbs, &self.analysis.observations, limits))
     }
 
     /// A word inside an expression.
@@ -122,7 +122,7 @@ impl<'a> Hovering<'a> {
     }
 
     /// The last observed value of a path that begins with a step.
-    fn value(&self, scope: &Scope<'_>, path: &str) -> Option<Value> {
+    fn value(&self, scope: &NameScope<'_>, path: &str) -> Option<Value> {
         let path = path.strip_prefix("steps.").map_or(path, |rest| rest);
         let normal = path.replace(['[', ']'], ".");
         let mut parts = normal.split('.').map(|part| part.trim_matches(['"', '\'', ' ']));

@@ -19,6 +19,7 @@ mod links;
 mod observe;
 mod outline;
 mod path;
+mod preview;
 mod rename;
 mod schema_parts;
 mod scope;
@@ -45,6 +46,7 @@ use crate::value::Value;
 use crate::view::PlanStepView;
 use symbols::Occurrence;
 
+pub use preview::{PreviewedField, RunData};
 pub use text_edit::{EditError, TextEdit, apply};
 pub use views::{
     CodeAction, Completion, CompletionKind, DocumentLink, Hover, LinkTarget, OutlineItem,

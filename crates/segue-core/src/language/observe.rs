@@ -12,8 +12,7 @@ impl Observations {
     /// The last value of each step of the composition itself, as the view of a run shows it: without
     /// sensitive values, and without steps of compositions that it calls.
     pub fn of_run(plan: &Plan, view: &RunView) -> Observations {
-        let mut ids = BTreeMap::new();
-        add_paths(plan, 0, "", &mut ids);
+        let ids = step_ids(plan);
         let mut observations = Observations::default();
         for step in view.steps.iter().filter(|step| step.status == StepStatus::Success) {
             if let Some(id) = ids.get(&without_iterations(&step.id)) {
@@ -22,6 +21,13 @@ impl Observations {
         }
         observations
     }
+}
+
+/// The id of each step of the composition itself by its path, without iterations.
+pub(super) fn step_ids(plan: &Plan) -> BTreeMap<String, Arc<str>> {
+    let mut ids = BTreeMap::new();
+    add_paths(plan, 0, "", &mut ids);
+    ids
 }
 
 /// The path of each step of a body, with its id.

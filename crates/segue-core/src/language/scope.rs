@@ -21,7 +21,7 @@ pub(super) struct VisibleName {
 }
 
 /// The names at one place.
-pub(super) struct Scope<'a> {
+pub(super) struct NameScope<'a> {
     composition: &'a Composition,
     typing: Typing<'a>,
     observations: &'a Observations,
@@ -50,17 +50,17 @@ fn places<'a>(body: &'a Body, found: &mut Places<'a>) {
     }
 }
 
-impl<'a> Scope<'a> {
+impl<'a> NameScope<'a> {
     /// The scope at the end of a way through the document.
     pub(super) fn at(
         composition: &'a Composition,
         crumbs: &[Crumb<'_>],
         observations: &'a Observations,
         limits: &'a Limits,
-    ) -> Scope<'a> {
+    ) -> NameScope<'a> {
         let mut starts = Places::new();
         places(&composition.body, &mut starts);
-        let mut scope = Scope {
+        let mut scope = NameScope {
             composition,
             typing: Typing::from_observed(composition),
             observations,
@@ -88,6 +88,58 @@ impl<'a> Scope<'a> {
             scope.levels.push((&composition.body, None));
         }
         scope
+    }
+
+    /// The scope of the arguments of a step; `None` if there is no such step.
+    pub(super) fn of_step(
+        composition: &'a Composition,
+        id: &str,
+        observations: &'a Observations,
+        limits: &'a Limits,
+    ) -> Option<Scope<'a>> {
+        let mut scope = Scope::at(composition, &[], observations, limits);
+        scope.levels.clear();
+        scope.descend(&composition.body, id).then_some(scope)
+    }
+
+    /// Enters the bodies that lead to a step; whether it was found.
+    fn descend(&mut self, body: &'a Body, id: &str) -> bool {
+        for (position, step) in body.steps.iter().enumerate() {
+            self.levels.push((body, Some(position)));
+            if *step.id == *id {
+                self.step = Some(step);
+                return true;
+            }
+            let is_loop = matches!(step.kind, StepKind::Loop(_));
+            if is_loop {
+                self.loops.push(step);
+            }
+            for inner in step.kind.bodies() {
+                if self.descend(inner, id) {
+                    return true;
+                }
+            }
+            if is_loop {
+                self.loops.pop();
+            }
+            self.levels.pop();
+        }
+        false
+    }
+
+    /// The innermost step around this place.
+    pub(super) fn innermost(&self) -> Option<&'a Step> {
+        self.step
+    }
+
+    /// The step with an index.
+    pub(super) fn step_at(&self, index: StepIndex) -> Option<&'a Step> {
+        self.typing.step(index)
+    }
+
+    /// Writes the meaning of names into a template that is not part of the composition.
+    pub(super) fn resolve_template(&self, template: &mut Template) {
+        template.exprs_mut(&mut |expr| self.resolve(expr.ast_mut(), 0));
     }
 
     fn enter(&mut self, key: &Arc<str>) {
@@ -320,7 +372,7 @@ impl<'a> Scope<'a> {
 /// The index that stands for a parameter of a lambda; no composition has so many steps.
 const LOCAL: StepIndex = StepIndex::MAX;
 
-impl TypeScope for Scope<'_> {
+impl TypeScope for NameScope<'_> {
     fn type_of(&self, root: &ExprRoot) -> Type {
         let known = match root {
             ExprRoot::Given(LOCAL, name) => {

@@ -14,7 +14,7 @@ use segue_core::value::Value;
 use tokio::sync::oneshot;
 use tokio::time::Sleep;
 
-use super::local::Completion;
+use super::local::DriverEvent;
 use crate::store::Measured;
 use crate::tools::call_scope::{Authorization, CallContext};
 use crate::tools::call_updates::CallUpdates;
@@ -35,7 +35,7 @@ pub(super) async fn wait_and_send(
     call: Call,
     is_retry: bool,
     mut ended: oneshot::Receiver<CallEnd>,
-) -> Completion {
+) -> DriverEvent {
     let permit = tokio::select! {
         biased;
         // Polled first: a call aborted here must not take the slot that another aborted call has
@@ -50,8 +50,8 @@ pub(super) async fn wait_and_send(
 }
 
 /// The completion of a call that was never sent.
-pub(super) fn unsent(call: CallId, answer: Answer) -> Completion {
-    Completion::Answered(EventKind::Answered { call, answer }, None)
+pub(super) fn unsent(call: CallId, answer: Answer) -> DriverEvent {
+    DriverEvent::Answered(EventKind::Answered { call, answer }, None)
 }
 
 /// Sends a call that holds its permit.
@@ -122,9 +122,9 @@ pub(super) struct CallFuture<'a> {
 }
 
 impl Future for CallFuture<'_> {
-    type Output = Completion;
+    type Output = DriverEvent;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Completion> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<DriverEvent> {
         if !self.has_left && self.ended.try_recv().is_ok() {
             return Poll::Ready(unsent(self.id, Answer::Unsent));
         }
@@ -167,7 +167,7 @@ impl CallFuture<'_> {
         self.timer.get_or_insert_with(sleep).poll_unpin(cx).is_ready()
     }
 
-    fn answered(&mut self, answer: Answer) -> Completion {
+    fn answered(&mut self, answer: Answer) -> DriverEvent {
         let measured = self.permit.take().map(|permit| Measured {
             tool: self.tool.clone(),
             has_schema: self.has_schema,
@@ -178,7 +178,7 @@ impl CallFuture<'_> {
                 Answer::TimedOut | Answer::Aborted | Answer::Unsent => Err(Code::Timeout),
             },
         });
-        Completion::Answered(EventKind::Answered { call: self.id, answer }, measured)
+        DriverEvent::Answered(EventKind::Answered { call: self.id, answer }, measured)
     }
 }
 

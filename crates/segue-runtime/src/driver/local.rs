@@ -113,20 +113,20 @@ async fn ask(
     confirmer: &dyn Confirmer,
     question: Question,
     ended: oneshot::Receiver<()>,
-) -> Completion {
+) -> DriverEvent {
     // The withdrawal is polled first: an answered question is not asked.
     match select(ended, confirmer.confirm(&question)).await {
-        Either::Left(_) => Completion::Withdrawn,
-        Either::Right((decision, _)) => Completion::Answers(question.id, decision),
+        Either::Left(_) => DriverEvent::Withdrawn,
+        Either::Right((decision, _)) => DriverEvent::Answers(question.id, decision),
     }
 }
 
 /// Calls, questions and timers are futures that end in an event. Calls are by far the most
 /// frequent, so they are not boxed.
-type InFlight<'a> = FuturesUnordered<Either<CallFuture<'a>, BoxFuture<'a, Completion>>>;
+type InFlight<'a> = FuturesUnordered<Either<CallFuture<'a>, BoxFuture<'a, DriverEvent>>>;
 
 /// The result of one of these futures.
-pub(super) enum Completion {
+pub(super) enum DriverEvent {
     /// An event.
     Event(EventKind),
     /// A call in flight reported something.
@@ -164,7 +164,7 @@ struct Driver<'a> {
     /// The entries and effects of the turn in progress.
     turn: Turn,
     /// Completions that the run has not handled yet.
-    completions: Vec<Completion>,
+    completions: Vec<DriverEvent>,
     /// Ends a call in flight. A list: there are few, and the first ones answer first.
     ends: Vec<(CallId, oneshot::Sender<CallEnd>)>,
     /// Questions that the confirmer is being asked; dropping the sender withdraws one.
@@ -243,7 +243,7 @@ impl<'a> Driver<'a> {
     async fn until_finished(&mut self, cancel: BoxFuture<'a, Arc<str>>) -> Result<(), StoreError> {
         // In the same set as the calls: `FuturesUnordered` yields once it has polled as many
         // futures as it holds. With this one it holds more than there are calls to poll.
-        self.wait_for(cancel.map(Completion::Cancelled));
+        self.wait_for(cancel.map(DriverEvent::Cancelled));
         self.may_be_cancelled = true;
         while !self.run.is_finished() {
             if self.run.is_waiting() && self.asked.is_empty() && !self.proceeds {
@@ -265,7 +265,7 @@ impl<'a> Driver<'a> {
         let mut cancelled = None;
         while let Poll::Ready(Some(happened)) = self.in_flight.poll_next_unpin(cx) {
             match happened {
-                Completion::Cancelled(by) => cancelled = Some(by),
+                DriverEvent::Cancelled(by) => cancelled = Some(by),
                 other => self.completions.push(other),
             }
         }
@@ -273,16 +273,16 @@ impl<'a> Driver<'a> {
         let updates = self.updates.take();
         if !updates.is_empty() {
             let updates =
-                updates.into_iter().map(|(call, update)| Completion::Update(call, update));
+                updates.into_iter().map(|(call, update)| DriverEvent::Update(call, update));
             self.completions.splice(0..0, updates);
         }
         // Answers come before a cancel: they have already happened.
         if let Some(by) = cancelled {
             self.may_be_cancelled = false;
-            self.completions.push(Completion::Cancelled(by));
+            self.completions.push(DriverEvent::Cancelled(by));
         }
         if std::mem::take(&mut self.proceeds) {
-            self.completions.push(Completion::Event(EventKind::Proceed));
+            self.completions.push(DriverEvent::Event(EventKind::Proceed));
         }
         if !self.completions.is_empty() {
             return Poll::Ready(None);
@@ -301,29 +301,29 @@ impl<'a> Driver<'a> {
         let mut gathered = std::mem::take(&mut self.completions);
         for happened in gathered.drain(..) {
             let event = match happened {
-                Completion::Event(event) => event,
-                Completion::Update(call, CallUpdate::Handle(handle)) => {
+                DriverEvent::Event(event) => event,
+                DriverEvent::Update(call, CallUpdate::Handle(handle)) => {
                     self.found.push(call);
                     EventKind::HandleReceived { call, handle }
                 }
-                Completion::Update(call, CallUpdate::Progress(progress)) => {
+                DriverEvent::Update(call, CallUpdate::Progress(progress)) => {
                     self.observer.progressed(self.run, call, &progress);
                     continue;
                 }
-                Completion::Answered(event, measured) => {
+                DriverEvent::Answered(event, measured) => {
                     self.measured.extend(measured);
                     event
                 }
-                Completion::Answers(question, decision) => {
+                DriverEvent::Answers(question, decision) => {
                     self.withdraw(question);
                     let Some(Decision { granted, by, data }) = decision else { continue };
                     EventKind::Decided { question, granted, by, data }
                 }
-                Completion::Cancelled(by) => {
+                DriverEvent::Cancelled(by) => {
                     self.unacknowledged.push(InputAck::Cancel);
                     EventKind::Cancel { by }
                 }
-                Completion::Withdrawn => continue,
+                DriverEvent::Withdrawn => continue,
             };
             self.handle(event);
             if self.run.is_finished() {
@@ -474,7 +474,7 @@ impl<'a> Driver<'a> {
             Effect::Expand { node, document } => {
                 let outcome = (self.expand)(&document);
                 let event = EventKind::Expanded { node, outcome };
-                self.wait_for(std::future::ready(Completion::Event(event)));
+                self.wait_for(std::future::ready(DriverEvent::Event(event)));
             }
             Effect::SetTimer { timer, at_ms } => {
                 if timer == TimerId::Run {
@@ -529,7 +529,7 @@ impl<'a> Driver<'a> {
         CallOrigin { run_id, owner, traceparent }
     }
 
-    fn wait_for(&mut self, what: impl Future<Output = Completion> + Send + 'a) {
+    fn wait_for(&mut self, what: impl Future<Output = DriverEvent> + Send + 'a) {
         self.in_flight.push(Either::Right(Box::pin(what)));
     }
 
@@ -548,8 +548,8 @@ fn deadline(begins: &EventKind, plan: &Plan) -> Option<u64> {
     Some(now_ms().saturating_add(timeout_ms))
 }
 
-async fn wake(timer: TimerId, at_ms: u64) -> Completion {
+async fn wake(timer: TimerId, at_ms: u64) -> DriverEvent {
     let wait = at_ms.saturating_sub(now_ms());
     tokio::time::sleep(Duration::from_millis(wait)).await;
-    Completion::Event(EventKind::TimerFired(timer))
+    DriverEvent::Event(EventKind::TimerFired(timer))
 }

@@ -46,3 +46,9 @@ pub(super) async fn edit(request: ApiRequest) -> HandlerResult {
     let answer = language::edit_text(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
+
+/// `POST /api/v1/language/preview`
+pub(super) async fn preview(request: ApiRequest) -> HandlerResult {
+    let answer = language::preview(request.service(), &request.who, &request.read()?).await?;
+    Ok(json(StatusCode::OK, &answer))
+}

@@ -6,10 +6,11 @@ use segue_core::access::Right;
 
 use super::language;
 use crate::api::language::requests::{
-    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, RenameSymbol,
+    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, PreviewStep,
+    RenameSymbol,
 };
 use crate::api::language::views::{
-    ActionList, CompletionList, EditList, HoverView, ReferenceList, TextAnalysis,
+    ActionList, CompletionList, EditList, HoverView, PreviewView, ReferenceList, TextAnalysis,
 };
 use crate::http::route::{Handler, Route, Verb, json, needed, route};
 
@@ -74,5 +75,16 @@ pub const ROUTES: &[Route] = &[
         responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
         handler: Handler::Worker(|request| Box::pin(language::edit(request))),
         ..route(Verb::Post, "/api/v1/language/edit", Right::Read, "editText")
+    },
+    Route {
+        about: "Preview the arguments of a step with the data of a run",
+        more: "Each argument with its type and its value, or why it has none. With `template`, that value at \
+               the place of the step. Nothing is called. Values are cut as in previews of runs, and sensitive \
+               ones are left out. A step in a loop is shown at the item with the number `item`.",
+        body: Some(needed(SchemaGenerator::subschema_for::<PreviewStep>)),
+        responses: &[json(200, "each argument", SchemaGenerator::subschema_for::<PreviewView>)],
+        problems: &[404],
+        handler: Handler::Worker(|request| Box::pin(language::preview(request))),
+        ..route(Verb::Post, "/api/v1/language/preview", Right::Read, "previewStep")
     },
 ];

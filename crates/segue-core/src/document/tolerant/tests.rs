@@ -1,3 +1,5 @@
+//! The tolerant reader on correct, broken and hostile texts.
+
 use super::*;
 use crate::document;
 use crate::limits::Limits;

@@ -7,7 +7,7 @@ use super::{Completion, Request, fits};
 use crate::expr::ExprRoot;
 use crate::expr::words::{FILTERS, FUNCTIONS, TESTS, Word, named_arguments};
 use crate::language::lexer::{Lexeme, Token, tokens};
-use crate::language::scope::{Scope, members};
+use crate::language::scope::{NameScope, members};
 use crate::language::{CompletionKind, TextEdit};
 use crate::source::Span;
 use crate::types::Type;
@@ -36,7 +36,7 @@ pub(in crate::language) struct Cursor<'a> {
 /// The proposals in the expression between two offsets.
 pub(super) fn complete(
     request: &Request<'_, '_>,
-    mut scope: Scope<'_>,
+    mut scope: NameScope<'_>,
     start: usize,
     end: usize,
 ) -> Vec<Completion> {
@@ -100,7 +100,7 @@ impl<'a> Cursor<'a> {
         &self.text[token.start..token.end]
     }
 
-    fn proposals(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn proposals(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let Some(last) = self.before.last() else { return self.names(scope) };
         let word = self.slice(last);
         let is_negated = || {
@@ -127,7 +127,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Inside quotes: the members of `path['…']`, or the attributes of items.
-    fn in_text(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn in_text(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let names = match self.before.last().map(|token| self.slice(token)) {
             Some("[") => {
                 let base = self.path_before(self.before.len() - 1);
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The members of the items that a filter with an attribute gets.
-    fn attributes(&self, scope: &Scope<'_>) -> Vec<(Arc<str>, Type)> {
+    fn attributes(&self, scope: &NameScope<'_>) -> Vec<(Arc<str>, Type)> {
         let Some(open) = self.open_bracket(self.before.len()) else { return Vec::new() };
         let Some(input) = self.filter_input(open) else { return Vec::new() };
         let takes = [
@@ -206,7 +206,7 @@ impl<'a> Cursor<'a> {
         names.map(|name| self.item(name, &format!("{name}="), CompletionKind::Keyword)).collect()
     }
 
-    fn names(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn names(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let is_alone = self.is_alone();
         let mut found = Vec::new();
         for known in scope.names() {
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
         self.before.is_empty() && self.text[self.word.1..].trim().is_empty()
     }
 
-    fn members(&self, scope: &Scope<'_>) -> Vec<Completion> {
+    fn members(&self, scope: &NameScope<'_>) -> Vec<Completion> {
         let dot = self.before.len() - 1;
         let base = self.path_before(dot);
         let quote = self.member_quote();
@@ -272,7 +272,7 @@ impl<'a> Cursor<'a> {
         self.before.iter().all(is_part) && self.text[self.word.1..].trim().is_empty()
     }
 
-    fn names_below(base: &str, scope: &Scope<'_>) -> Vec<(Arc<str>, Type)> {
+    fn names_below(base: &str, scope: &NameScope<'_>) -> Vec<(Arc<str>, Type)> {
         let known = |names: &[&str]| names.iter().map(|name| ((*name).into(), Type::Any)).collect();
         let id_of = |base: &str| base.strip_prefix("steps").is_some_and(is_one_segment);
         match base {
@@ -383,7 +383,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Gives the parameters of lambdas around the position their types.
-    pub(in crate::language) fn bind_lambdas(&self, scope: &mut Scope<'_>) {
+    pub(in crate::language) fn bind_lambdas(&self, scope: &mut NameScope<'_>) {
         let heads = self.before.windows(3).enumerate().filter(|(_, window)| {
             self.slice(&window[0]) == "lambda"
                 && window[1].kind == Lexeme::Word

@@ -6,7 +6,7 @@ use crate::value::Value;
 
 /// A scalar of the original text at the position.
 #[derive(Clone, Copy)]
-pub(super) struct Scalar {
+pub(super) struct ScalarPlace {
     /// The inside: without quotes.
     pub(super) start: usize,
     pub(super) end: usize,
@@ -14,17 +14,17 @@ pub(super) struct Scalar {
     pub(super) quote: Option<char>,
 }
 
-impl Scalar {
+impl ScalarPlace {
     /// The scalar with this span in the text with the mark, which stands at `at`.
-    pub(super) fn at(text: &str, span: Span, at: usize) -> Scalar {
+    pub(super) fn at(text: &str, span: Span, at: usize) -> ScalarPlace {
         let start = (span.start as usize).min(at);
         let end = (span.end as usize).saturating_sub(super::MARK.len()).max(at).min(text.len());
         let whole = text.get(start..end).unwrap_or_default();
         // The position may be before the quote; then the quote is not the scalar's.
         let quote = whole.chars().next().filter(|c| matches!(c, '"' | '\'') && at > start);
-        let Some(quote) = quote else { return Scalar { start, end, quote: None } };
+        let Some(quote) = quote else { return ScalarPlace { start, end, quote: None } };
         let is_closed = whole.len() > 1 && whole.ends_with(quote) && at < end;
-        Scalar { start: start + 1, end: end - usize::from(is_closed), quote: Some(quote) }
+        ScalarPlace { start: start + 1, end: end - usize::from(is_closed), quote: Some(quote) }
     }
 
     /// The part of the line of the position that a proposal replaces.

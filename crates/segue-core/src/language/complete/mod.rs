@@ -12,13 +12,13 @@ mod values;
 use super::expect::{self, Expectation, Expected};
 use super::lexer;
 use super::path::{Crumb, Path, path_to};
-use super::scope::Scope;
+use super::scope::NameScope;
 use super::{Analysis, Completion};
 use crate::compile::dialect::grammar::FieldShape;
 use crate::composition::Dialect;
 use crate::document::{Node, ReadLimits, tolerant};
 use crate::source::{Notation, Span};
-use insert::Scalar;
+use insert::ScalarPlace;
 
 pub(super) use expression::Cursor;
 pub(super) use keys::shape_name;
@@ -35,7 +35,7 @@ struct Request<'a, 't> {
     expectation: &'t Expectation,
     dialect: Dialect,
     /// The scalar or key at the position, in the original text.
-    scalar: Scalar,
+    scalar: ScalarPlace,
     /// Whether brackets enclose the position.
     is_flow: bool,
 }
@@ -61,7 +61,7 @@ pub(super) fn complete(analysis: &Analysis, at: usize) -> Vec<Completion> {
     let request = Request {
         analysis,
         at,
-        scalar: Scalar::at(text, span, at),
+        scalar: ScalarPlace::at(text, span, at),
         is_flow: is_flow(source.text(), &path) || source.notation() == Notation::Json,
         path: &path,
         expectation: &expectation,
@@ -119,7 +119,7 @@ impl Request<'_, '_> {
     /// The expression around the position, as offsets in the text.
     fn expression(&self) -> Option<(usize, usize)> {
         let text = self.analysis.source.text();
-        let Scalar { start, end, .. } = self.scalar;
+        let ScalarPlace { start, end, .. } = self.scalar;
         let raw = text.get(start..end)?;
         let inside = self.at.checked_sub(start)?;
         let braces = lexer::expressions(raw);
@@ -131,10 +131,10 @@ impl Request<'_, '_> {
     }
 
     /// The names at the position; `None` if the text has no steps that can be read.
-    fn scope(&self) -> Option<Scope<'_>> {
+    fn scope(&self) -> Option<NameScope<'_>> {
         let composition = self.analysis.composition.as_deref()?;
         let observations = &self.analysis.observations;
-        Some(Scope::at(composition, &self.path.crumbs, observations, &self.analysis.limits))
+        Some(NameScope::at(composition, &self.path.crumbs, observations, &self.analysis.limits))
     }
 }
 

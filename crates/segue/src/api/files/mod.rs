@@ -226,6 +226,7 @@ pub fn save(
     let (path, kind) = target(&files, path)?;
     check_visible(service, who, &files, &path, kind)?;
     check_author(service, who, &path, kind, &request.text)?;
+    check_consent(service, who, &files, &path, &request.text)?;
     let is_new = *precondition == Precondition::Missing;
     let saved = match precondition {
         Precondition::Missing => files.folder.create(&path, &request.text),
@@ -368,6 +369,35 @@ fn check_author(
     }
     let why = "a principal with a toolset saves only what compiles with its tools: others run it with theirs";
     Err(Error::findings(&source, &findings).help(why))
+}
+
+/// Fails if a text lets its runs overwrite files unasked that the text on disk does not, unless the caller
+/// may approve: `overwrites` is consent beforehand.
+fn check_consent(
+    service: &RunService,
+    who: &Principal,
+    files: &EditableFiles,
+    path: &DocumentPath,
+    text: &str,
+) -> Result<(), Error> {
+    if who.may(Right::Approve) {
+        return Ok(());
+    }
+    let limits = service.limits();
+    let overwrites = |text: &str| {
+        let listed = compositions_in(&Source::new("file", text), &limits).compositions;
+        let headers = listed.iter().filter_map(|listed| read_header(&listed.source, &limits));
+        headers.flat_map(|header| header.overwrites).collect::<BTreeSet<Arc<str>>>()
+    };
+    calculate(|| {
+        let new = overwrites(text);
+        let before = || files.folder.read(path).map(|it| overwrites(&it.text)).unwrap_or_default();
+        if new.is_empty() || new.is_subset(&before()) {
+            return Ok(());
+        }
+        let instead = "without it the composition asks before it overwrites a file";
+        require_for(who, Right::Approve, "add `overwrites`", instead)
+    })
 }
 
 /// The files that a caller may read: all, or those whose compositions its toolset lets it run.

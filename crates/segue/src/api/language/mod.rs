@@ -14,12 +14,14 @@ use segue_core::access::Principal;
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::language::edit::{Edited, edit};
 use segue_core::language::{
-    Analysis, CodeAction, EditError, LinkTarget, Observations, OutlineItem, OutlineKind, TextEdit,
+    Analysis, CodeAction, EditError, LinkTarget, Observations, OutlineItem, OutlineKind,
+    PreviewedField, RunData, TextEdit,
 };
 use segue_core::plan;
 use segue_core::source::Source;
 use segue_core::tool::hex_digest;
 use segue_core::view::PlanView;
+use segue_core::view::cut::CutBudget;
 use segue_core::view::source::{INLINE_NAME, Places, StepPlaceView};
 use segue_runtime::engine::Engine;
 
@@ -29,13 +31,17 @@ use super::runs::RunService;
 use super::threads::calculate;
 use positions::Positions;
 use requests::{
-    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, RenameSymbol,
+    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, PreviewStep,
+    RenameSymbol,
 };
 use views::{
     ActionList, ActionView, CompletionList, CompletionView, EditList, HoverView, LinkRange,
-    LinkView, OutlineEntry, ReferenceList, StepRange, TextAnalysis, TextEditView, TextFinding,
-    TextRange, TokenRange, completion_kind, outline_kind, token_kind,
+    LinkView, OutlineEntry, PreviewFieldView, PreviewView, ReferenceList, StepRange, TextAnalysis,
+    TextEditView, TextFinding, TextRange, TokenRange, completion_kind, outline_kind, token_kind,
 };
+
+/// How many bytes of values a preview shows.
+const PREVIEW_BYTES_MAX: usize = 1024 * 1024;
 
 /// A text of a caller, with the tools that the caller may compose of.
 struct Text {
@@ -279,6 +285,50 @@ pub fn edit_text(
     let work = || edit(&source, &request.edit, &engine.catalog().allowed(), engine.limits());
     let Edited { edits, extracted } = calculate(|| engine.bounded(work)).map_err(not_edited)?;
     Ok(EditList { edits: edit_views(edits, &Positions::new(source.text())), extracted })
+}
+
+/// What the arguments of a step, or a template, would be with the data of a run of the caller.
+pub async fn preview(
+    service: &Arc<RunService>,
+    who: &Principal,
+    request: &PreviewStep,
+) -> Result<PreviewView, Error> {
+    let text = Text::new(service, who, &request.text, request.name.as_ref())?;
+    let data = run_data(service, who, request).await?;
+    let (step, template) = (request.step.as_deref(), request.template.as_ref());
+    let fields = text.analyzed(Observations::default(), |analysis, _| {
+        let fields = analysis.preview(step, template, &data)?.into_iter();
+        let is_wanted = |field: &PreviewedField| {
+            request.field.as_ref().is_none_or(|wanted| field.field == **wanted)
+        };
+        let mut budget = CutBudget::new(PREVIEW_BYTES_MAX);
+        let views = fields.filter(is_wanted).map(|PreviewedField { field, ty, value }| {
+            let (value, error) = match value {
+                Ok(value) => (Some(budget.cut(&value)), None),
+                Err(message) => (None, Some(message)),
+            };
+            PreviewFieldView { field, ty: ty.to_string(), value, error }
+        });
+        Ok(views.collect())
+    });
+    Ok(PreviewView { fields: fields.map_err(not_edited)? })
+}
+
+/// The data of the run that a preview names.
+async fn run_data(
+    service: &Arc<RunService>,
+    who: &Principal,
+    request: &PreviewStep,
+) -> Result<RunData, Error> {
+    let Some(run) = &request.run else { return Ok(RunData::default()) };
+    let read = service.read_run(who, run).await?;
+    let item = request.item.unwrap_or(0) as usize;
+    Ok(calculate(|| {
+        let loaded = &read.loaded.run;
+        let (input, context) = loaded.input_and_context();
+        let given = (loaded.redact_value(input), loaded.redact_value(context));
+        RunData::of_run(&read.loaded.plan, read.view(), given, item)
+    }))
 }
 
 fn edit_views(edits: Vec<TextEdit>, positions: &Positions<'_>) -> Vec<TextEditView> {

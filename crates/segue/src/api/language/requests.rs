@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use segue_core::language::edit::Edit;
+use segue_core::value::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::api::requests::impl_request;
@@ -15,7 +16,8 @@ impl_request!(
     FindReferences,
     RenameSymbol,
     FindActions,
-    EditText
+    EditText,
+    PreviewStep,
 );
 
 /// Analyses a text.
@@ -113,4 +115,25 @@ pub struct EditText {
     pub name: Option<Arc<str>>,
     /// The change.
     pub edit: Edit,
+}
+
+/// Asks what the arguments of a step, or a template, would be with the data of a run.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PreviewRequest")]
+pub struct PreviewStep {
+    /// The text.
+    pub text: String,
+    /// Its name.
+    pub name: Option<Arc<str>>,
+    /// The step; without one, the template is one of the composition's output.
+    pub step: Option<Arc<str>>,
+    /// Only this argument of the step, as a JSON Pointer such as `/url`.
+    pub field: Option<Arc<str>>,
+    /// A value with expressions, in place of the arguments of the step.
+    pub template: Option<Value>,
+    /// The id of the run whose data is used; without one, only what needs no run has a value.
+    pub run: Option<Arc<str>>,
+    /// The number of the item that loops are shown at, from 0.
+    pub item: Option<u32>,
 }

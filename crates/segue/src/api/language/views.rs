@@ -216,6 +216,29 @@ pub struct EditList {
     pub extracted: Option<NewText>,
 }
 
+/// What a step would be called with.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PreviewView {
+    /// Each argument, or the template.
+    pub fields: Vec<PreviewFieldView>,
+}
+
+/// An argument as it would be rendered.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PreviewFieldView {
+    /// Its JSON Pointer in the arguments; empty for a template.
+    pub field: String,
+    /// The type that is known without a run, in one line.
+    #[serde(rename = "type")]
+    pub ty: String,
+    /// The value, cut as previews of runs are; absent if there is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Why there is no value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
 /// What can be fixed.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ActionList {

@@ -461,4 +461,21 @@ fn files_are_their_principals() {
     let calm = json!({ "text": GREET.replace("x: 1", "x: 3") });
     send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &calm).is(200);
     assert!(served.said("what=\"putFile\"").contains("who="));
+
+    // Consent beforehand needs the right to approve.
+    let unasked = |patterns: &str| {
+        let text =
+            format!("name: more\noverwrites: [{patterns}]\nsteps: [ {{ id: a, tool: echo }} ]\n");
+        (hash(&text), json!({ "text": text }))
+    };
+    let path = at("lib/unasked.yaml");
+    let (tag, body) = unasked("'*.txt'");
+    send("both", "PUT", &path, &new, &body).is_problem(403, "unauthorized");
+    served.send("PUT", &path, &new, &body).is(201);
+    let tag = format!("\"{tag}\"");
+    let (fewer, body) = unasked("");
+    send("both", "PUT", &path, &[("If-Match", &tag)], &body).is(200);
+    let tag = format!("\"{fewer}\"");
+    let (_, body) = unasked("'*.md'");
+    send("both", "PUT", &path, &[("If-Match", &tag)], &body).is_problem(403, "unauthorized");
 }

@@ -100,7 +100,8 @@ fn positions_are_those_of_a_browser() {
     assert_eq!((&first["kind"], &first["start"]), (&json!("name"), &json!(inside - 2)), "{found}");
     let tool = at(TEXT, "echo") + 2;
     let found = served.language("complete", &json!({ "text": TEXT, "at": tool }));
-    let echo = found["items"].as_array().unwrap().iter().find(|item| item["label"] == "builtin:echo");
+    let echo =
+        found["items"].as_array().unwrap().iter().find(|item| item["label"] == "builtin:echo");
     let echo = echo.unwrap_or_else(|| panic!("{found}"));
     assert_eq!((&echo["kind"], &echo["start"]), (&json!("tool"), &json!(at(TEXT, "echo"))));
 
@@ -193,6 +194,91 @@ fn values_come_from_runs_of_the_caller() {
     let near = json!({ "text": nap.replace("sleep", "sleeep") });
     assert!(send("ada", "/api/v1/language/analyze", &near).body.contains("did you mean `sleep`"));
     assert!(!send("bob", "/api/v1/language/analyze", &near).body.contains("`sleep`"));
+}
+
+/// The arguments of a step are rendered with the data of a run, each with its type or why it has no value;
+/// nothing is called, and what is sensitive is left out.
+#[test]
+fn arguments_are_previewed() {
+    let (world, served) = served();
+    let text = "\
+name: shown
+input:
+  type: object
+  required: [list, key]
+  properties: { list: { type: array, items: { type: integer } }, key: { type: string, sensitive: true } }
+steps:
+  - { id: a, tool: echo, parameters: { big: 'x', list: '{{ input.list }}' } }
+  - { id: b, tool: echo, parameters: { n: '{{ a.list[1] + 1 }}', none: '{{ a.list[9] }}', key: '{{ input.key }}', plain: 7 } }
+  - id: each
+    loop:
+      over: '{{ a.list }}'
+      steps:
+        - { id: inner, tool: echo, parameters: { item: '{{ item }}', at: '{{ loop.index }}', of: '{{ loop.length }}' } }
+        - { id: after, tool: echo, parameters: { got: '{{ inner.item }}' } }
+  - { id: note, tool: 'command:note', parameters: { text: 'called {{ b.n }}' } }
+";
+    let input = json!({ "list": [10, 20, 30], "key": "s3cret-value" });
+    let body = json!({ "composition": text, "input": input });
+    let ran = served.post("/api/v1/compositions/execute", &body).is(202);
+    let run = &ran["run_id"];
+    let preview = |more: Json| {
+        let mut body = json!({ "text": text, "run": run });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        served.language("preview", &body)["fields"].clone()
+    };
+    let fields = preview(json!({ "step": "b" }));
+    let field = |name: &str| {
+        fields.as_array().unwrap().iter().find(|it| it["field"] == name).unwrap().clone()
+    };
+    assert_eq!(field("/n")["value"], 21, "{fields}");
+    assert_eq!(
+        (&field("/plain")["value"], &field("/plain")["type"]),
+        (&json!(7), &json!("integer"))
+    );
+    assert!(field("/none")["error"].is_string() && field("/none")["value"].is_null(), "{fields}");
+    assert_eq!(field("/key")["type"], "string", "{fields}");
+    assert!(!fields.to_string().contains("s3cret-value"), "{fields}");
+    assert_eq!(preview(json!({ "step": "b", "field": "/n" })).as_array().unwrap().len(), 1);
+
+    let values = |fields: &Json| {
+        let fields = fields.as_array().unwrap().iter();
+        fields.map(|it| it["value"].clone()).collect::<Vec<_>>()
+    };
+    let first = preview(json!({ "step": "inner" }));
+    assert_eq!(values(&first), [json!(10), json!(0), json!(3)], "{first}");
+    let third = preview(json!({ "step": "inner", "item": 2 }));
+    assert_eq!(values(&third), [json!(30), json!(2), json!(3)], "{third}");
+    assert_eq!(values(&preview(json!({ "step": "after", "item": 1 }))), [json!(20)]);
+    let beyond = preview(json!({ "step": "inner", "item": 3 }));
+    assert!(beyond[0]["error"].is_string(), "{beyond}");
+
+    // A template that is not in the text, at the place of a step, and of the output.
+    let template = json!({ "step": "after", "template": { "sum": "{{ inner.item + item }}" } });
+    assert_eq!(values(&preview(template)), [json!({ "sum": 20 })]);
+    let template = json!({ "template": "{{ b.n }} of {{ run.name }}" });
+    assert_eq!(values(&preview(template)), [json!("21 of shown")]);
+    for wrong in ["{{ nobody.x }}", "{{ a. }}", "{{ a.list | no_filter }}", "{{ 1 / 0 }}"] {
+        let shown = preview(json!({ "step": "b", "template": wrong }));
+        assert!(shown[0]["error"].is_string(), "{wrong}: {shown}");
+    }
+    let large = json!({ "step": "b", "template": "{{ range(100000) }}" });
+    let shown = preview(large);
+    assert!(shown.to_string().len() < 200_000, "{}", shown.to_string().len());
+
+    // Without a run there is only what needs none.
+    let body = json!({ "text": text, "step": "b" });
+    let fields = served.language("preview", &body)["fields"].clone();
+    assert!(fields.as_array().unwrap().iter().any(|it| it["value"] == 7), "{fields}");
+    assert!(fields.as_array().unwrap().iter().any(|it| it["error"].is_string()), "{fields}");
+    let path = "/api/v1/language/preview";
+    served.post(path, &json!({ "text": text, "step": "bb" })).is_problem(422, "not-found");
+    served.post(path, &json!({ "text": text })).is_problem(422, "invalid-field");
+    served.post(path, &json!({ "text": "a: [", "step": "b" }));
+    served
+        .post(path, &json!({ "text": text, "step": "b", "run": "none" }))
+        .is_problem(404, "not-found");
+    assert!(!world.path("notes.txt").exists(), "nothing was called");
 }
 
 /// A text over the limit of documents is refused.
