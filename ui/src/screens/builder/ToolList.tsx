@@ -113,15 +113,19 @@ export function ToolList() {
 }
 
 function SearchField({ value, current, onChange, onKeyDown }: { value: string; current: number; onChange: (value: string) => void; onKeyDown: (event: KeyboardEvent) => void }) {
+  // On a narrow page the rows are there only while one searches.
+  const [focused, setFocused] = useState(false);
   return (
     <label className="input">
       <Icon name="i-search" />
       <input
         role="combobox"
-        aria-expanded="true"
+        aria-expanded={focused}
         aria-controls="b-tool-rows"
-        aria-activedescendant={current >= 0 ? `b-tool-${current}` : undefined}
+        aria-activedescendant={focused && current >= 0 ? `b-tool-${current}` : undefined}
         aria-label="Add a step"
+        onFocus={() => setFocused(true)}
+        onBlur={() => setFocused(false)}
         placeholder="Add a step"
         data-search
         value={value}
@@ -170,7 +174,7 @@ function ToolRow({ item, index, current, onChoose, onToggle }: RowProps) {
     const { name, server, tools } = item.group;
     const state = server && server.state !== "ready" ? SERVER_STATE[server.state] : null;
     return (
-      <div role="presentation" className="b-group" onClick={() => onToggle(name)}>
+      <div aria-hidden="true" className="b-group" onClick={() => onToggle(name)}>
         <Icon name={item.open ? "i-down" : "i-right"} small />
         <b className="ell"><SafeText text={name || "compositions"} most={60} /></b>
         <span className="grow" />
@@ -196,6 +200,7 @@ function ToolRow({ item, index, current, onChoose, onToggle }: RowProps) {
       <Icon name={item.kind === "tool" ? "i-grip" : item.of.icon} small />
       <span className="ell mono">{item.kind === "tool" ? <SafeText text={nameOf(item.tool.id)} most={120} /> : item.of.kind}</span>
       <span className="grow" />
+      <span className="sr">{item.kind === "tool" ? <SafeText text={` of ${item.group.name}${isDown ? ", server down" : ""}`} most={80} /> : `, ${item.of.words}`}</span>
       {item.kind === "tool" && <EffectMark effect={item.tool.effect as Impact} short />}
     </div>
   );
