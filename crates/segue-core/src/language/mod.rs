@@ -10,6 +10,7 @@
 //! Not here: the protocol of editors and HTTP (surfaces), edits of the graph, running.
 
 mod broken;
+mod compare;
 mod complete;
 pub mod edit;
 mod expect;
@@ -46,6 +47,8 @@ use crate::value::Value;
 use crate::view::PlanStepView;
 use symbols::Occurrence;
 
+pub use compare::{InterfaceChange, StepDifference, StepVersionChange, VersionComparison, compare};
+pub use edit::pin;
 pub use preview::{PreviewedField, RunData};
 pub use text_edit::{EditError, TextEdit, apply};
 pub use views::{

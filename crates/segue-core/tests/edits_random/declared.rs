@@ -146,7 +146,7 @@ impl Declared<'_> {
     }
 
     fn line_of(&self, at: u32) -> usize {
-        self.text()[..(at as usize).min(self.text().len())].matches('\n').count()
+        self.text().bytes().take(at as usize).filter(|&byte| byte == b'\n').count()
     }
 
     fn line(&self, number: usize) -> &str {
@@ -182,6 +182,11 @@ impl Declared<'_> {
         }
         if list.items().len() == 1 {
             self.key_line(list_way);
+            if self.is_bracketed(&list) {
+                // The brackets come together on one line.
+                let last = self.last_line(&list);
+                self.add(last, last);
+            }
         }
     }
 

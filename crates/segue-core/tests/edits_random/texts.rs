@@ -28,6 +28,7 @@ impl Text {
     /// The same composition as JSON, with other line endings or with more comments.
     pub(crate) fn varied(&self, random: &mut Random) -> Text {
         let mut text = self.clone();
+        text.text = text.text.replace('\r', "");
         let is_yaml = self.source().notation() == Notation::Yaml;
         match random.below(8) {
             0 if is_yaml => text.text = text.text.replace('\n', "\r\n"),

@@ -19,6 +19,7 @@ mod insert;
 mod layout;
 mod lines;
 mod path;
+mod pin;
 mod remove;
 mod render;
 mod replace;
@@ -37,6 +38,7 @@ use crate::limits::Limits;
 use crate::source::Source;
 use subject::Subject;
 
+pub use pin::pin;
 pub use types::{Container, Edit, Edited, NewText, Place, Reference};
 
 /// The text edits that make a change of the composition in a text. The text may have other mistakes, but

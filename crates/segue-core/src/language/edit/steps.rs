@@ -126,12 +126,14 @@ pub(super) fn rename(subject: &mut Subject, id: &str, to: &str) -> Result<(), Ed
     check_not_read(subject, to)?;
     let Some(step) = subject.step(id) else { return Ok(()) };
     let mut changes: Vec<(Span, TextChange)> = Vec::new();
+    let container = parallel_around(&subject.composition, &step);
     for used in uses(&subject.composition) {
-        if used.target() == Some(step.index)
-            && let Some(change) = used.renamed(id, to)
-        {
-            changes.push((used.site, change));
-        }
+        let change = match used.target() {
+            Some(target) if target == step.index => used.renamed(id, to),
+            Some(target) if container == Some(target) => used.renamed_field(id, to),
+            _ => None,
+        };
+        changes.extend(change.map(|change| (used.site, change)));
     }
     let whole = |span: Span| (span, TextChange { range: (0, id.len()), text: to.to_owned() });
     subject.composition.body.walk(&mut |other| {
@@ -159,6 +161,22 @@ pub(super) fn rename(subject: &mut Subject, id: &str, to: &str) -> Result<(), Ed
         return subject.draft.add_member(&place.path, Slot::First, "id", &Value::from(to));
     }
     Ok(())
+}
+
+/// The `parallel` step of which a step is a branch: its value has a field with the id of the branch.
+fn parallel_around(composition: &Composition, step: &Step) -> Option<StepIndex> {
+    let mut found = None;
+    composition.body.walk(&mut |outer| {
+        if let StepKind::Parallel { branches, .. } = &outer.kind {
+            let is_branch = |branch: &crate::composition::Branch| {
+                branch.id == step.id && branch.body.steps.iter().any(|own| own.index == step.index)
+            };
+            if branches.iter().any(is_branch) {
+                found = Some(outer.index);
+            }
+        }
+    });
+    found
 }
 
 /// Refuses a name that expressions read already, with another meaning.

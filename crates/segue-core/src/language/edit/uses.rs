@@ -69,6 +69,20 @@ impl Use {
         TextChange { range: self.range, text }
     }
 
+    /// The change that gives the field that is read next another name.
+    pub(super) fn renamed_field(&self, field: &str, to: &str) -> Option<TextChange> {
+        self.next.as_ref().filter(|next| ***next == *field)?;
+        let rest = self.text.get(self.range.1..)?;
+        let at = rest.find(field)?;
+        let (start, end) = (self.range.1 + at, self.range.1 + at + field.len());
+        let is_dotted = rest[..at].trim_end().ends_with('.');
+        if is_dotted && !is_identifier(to) && !self.takes_any_name() {
+            let dot = self.range.1 + rest[..at].rfind('.')?;
+            return Some(TextChange { range: (dot, end), text: format!("['{to}']") });
+        }
+        Some(TextChange { range: (start, end), text: to.to_owned() })
+    }
+
     /// The change that gives the step another id; `None` if the name does not contain the id.
     pub(super) fn renamed(&self, id: &str, to: &str) -> Option<TextChange> {
         let written = self.written();

@@ -1,0 +1,636 @@
+//! Two versions of a composition: which steps changed, and whether callers notice.
+//!
+//! Steps are compared as values, so comments, order of fields and notation make no difference. A step that
+//! has another id and is the same otherwise was renamed.
+//!
+//! Not here: differences of runs ([`crate::view`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::catalog::Catalog;
+use crate::compile::{self, contained};
+use crate::composition::{Body, Composition};
+use crate::document::Node;
+use crate::limits::Limits;
+use crate::source::Source;
+use crate::value::{Map, Value};
+
+/// How deep differences and schemas are followed.
+const DEPTH_MAX: usize = 16;
+
+/// The difference of two versions of a composition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
+pub struct VersionComparison {
+    /// Steps that are not the same, in the order of the new text; removed ones last.
+    pub steps: Vec<StepVersionChange>,
+    /// Changes of the composition as a tool.
+    pub interface: Vec<InterfaceChange>,
+}
+
+/// What happened to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StepDifference {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// Fields of it have other values.
+    Changed,
+    /// It stands in another list of steps, or at another place of its list.
+    Moved,
+    /// It has another id.
+    Renamed,
+}
+
+/// One difference of one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StepVersionChange {
+    /// Its id in the new text, or in the old one if it was removed.
+    pub step: Arc<str>,
+    /// What happened to it.
+    pub change: StepDifference,
+    /// JSON Pointers of the fields that differ.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<String>,
+    /// Its id in the old text, if it was renamed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub was: Option<Arc<str>>,
+}
+
+/// A change that callers of the composition may notice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct InterfaceChange {
+    /// Whether a caller that worked before may fail now.
+    pub breaking: bool,
+    /// The change, for people.
+    pub message: String,
+}
+
+/// Compares two versions of a composition. A version that cannot be read has no steps.
+pub fn compare(
+    before: &Source,
+    after: &Source,
+    catalog: &Catalog,
+    limits: &Limits,
+) -> VersionComparison {
+    let before = Version::read(before, catalog, limits);
+    let after = Version::read(after, catalog, limits);
+    VersionComparison {
+        steps: steps(&before.steps, &after.steps),
+        interface: interface(&before, &after),
+    }
+}
+
+/// One version, as far as it could be read.
+#[derive(Default)]
+struct Version {
+    name: Arc<str>,
+    steps: Vec<StepContent>,
+    input: Option<Value>,
+    output: Option<Value>,
+    context: Vec<Arc<str>>,
+}
+
+struct StepContent {
+    id: Arc<str>,
+    /// The list that contains it: the ids of the steps around it, and the number of the body.
+    list: String,
+    /// Its fields, without its id and the steps inside it.
+    fields: Value,
+}
+
+impl Version {
+    fn read(source: &Source, catalog: &Catalog, limits: &Limits) -> Version {
+        let read = || {
+            let examined = compile::examine_text(source, catalog, limits);
+            let is_sound = examined.is_sound();
+            let tree = examined.lowered.or(examined.document)?;
+            let composition = examined.composition?;
+            let mut steps = Vec::new();
+            content(&composition.body, "", &tree, &mut steps);
+            Some(Version {
+                name: composition.name.clone(),
+                steps,
+                input: composition.input.as_ref().map(|schema| schema.json().clone()),
+                // Without errors the types are certain; guesses would look like changes.
+                output: is_sound.then(|| compile::output_type(&composition).to_schema()),
+                context: context(&composition),
+            })
+        };
+        contained(read).ok().flatten().unwrap_or_default()
+    }
+}
+
+fn context(composition: &Composition) -> Vec<Arc<str>> {
+    composition.requires_context.clone()
+}
+
+fn content(body: &Body, list: &str, tree: &Node, into: &mut Vec<StepContent>) {
+    for step in &body.steps {
+        let fields = tree.find(step.span).map(Node::to_value).unwrap_or_default();
+        into.push(StepContent {
+            id: step.id.clone(),
+            list: list.to_owned(),
+            fields: without_steps(&fields, true),
+        });
+        for (number, inner) in step.kind.bodies().into_iter().enumerate() {
+            content(inner, &format!("{list}{}/{number}/", step.id), tree, into);
+        }
+    }
+}
+
+/// A step without its id and without the steps inside it, which are compared on their own.
+fn without_steps(value: &Value, is_step: bool) -> Value {
+    let Some(members) = value.as_object() else { return value.clone() };
+    let mut kept = Map::new();
+    for (key, value) in members.iter() {
+        match (&**key, value) {
+            ("id", _) if is_step => {}
+            ("steps" | "otherwise", Value::Array(_)) => {}
+            ("parallel", Value::Array(_)) if is_step => {}
+            ("loop" | "repeat", _) if is_step => {
+                kept.insert(key.clone(), without_steps(value, false));
+            }
+            ("choose", Value::Array(cases)) if is_step => {
+                let cases = cases.iter().map(|case| without_steps(case, false));
+                kept.insert(key.clone(), cases.collect::<Vec<_>>().into());
+            }
+            _ => {
+                kept.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    kept.into()
+}
+
+fn steps(before: &[StepContent], after: &[StepContent]) -> Vec<StepVersionChange> {
+    let old: BTreeMap<&str, &StepContent> = before.iter().map(|step| (&*step.id, step)).collect();
+    let new: BTreeMap<&str, &StepContent> = after.iter().map(|step| (&*step.id, step)).collect();
+    let renamed = renamed(before, after, &old, &new);
+    let moved = moved(before, after, &renamed);
+    let mut found = Vec::new();
+    let mut note = |step: &Arc<str>, change, fields, was| {
+        found.push(StepVersionChange { step: step.clone(), change, fields, was });
+    };
+    for step in after {
+        let was = renamed.get(&step.id);
+        let Some(known) = old.get(was.map_or(&*step.id, |was| &**was)) else {
+            note(&step.id, StepDifference::Added, Vec::new(), None);
+            continue;
+        };
+        if let Some(was) = was {
+            note(&step.id, StepDifference::Renamed, Vec::new(), Some(was.clone()));
+        }
+        if moved.contains(&step.id) {
+            note(&step.id, StepDifference::Moved, Vec::new(), None);
+        }
+        let mut fields = Vec::new();
+        differences(&known.fields, &step.fields, "", &mut fields);
+        if !fields.is_empty() {
+            note(&step.id, StepDifference::Changed, fields, None);
+        }
+    }
+    let is_renamed = |id: &Arc<str>| renamed.values().any(|was| was == id);
+    for step in before.iter().filter(|step| !new.contains_key(&*step.id) && !is_renamed(&step.id)) {
+        note(&step.id, StepDifference::Removed, Vec::new(), None);
+    }
+    found
+}
+
+/// New id → old id of steps that are the same apart from it. If several are, their order decides.
+fn renamed(
+    before: &[StepContent],
+    after: &[StepContent],
+    old: &BTreeMap<&str, &StepContent>,
+    new: &BTreeMap<&str, &StepContent>,
+) -> BTreeMap<Arc<str>, Arc<str>> {
+    let mut gone: Vec<&StepContent> =
+        before.iter().filter(|step| !new.contains_key(&*step.id)).collect();
+    let mut renamed = BTreeMap::new();
+    for step in after.iter().filter(|step| !old.contains_key(&*step.id)) {
+        let has_content = step.fields.as_object().is_some_and(|fields| !fields.is_empty());
+        let same = gone.iter().position(|gone| has_content && gone.fields == step.fields);
+        if let Some(at) = same {
+            renamed.insert(step.id.clone(), gone.remove(at).id.clone());
+        }
+    }
+    renamed
+}
+
+/// Steps in another list, and those of the same list that are out of the order that most keep.
+fn moved(
+    before: &[StepContent],
+    after: &[StepContent],
+    renamed: &BTreeMap<Arc<str>, Arc<str>>,
+) -> Vec<Arc<str>> {
+    // Lists are named by ids: those of renamed steps are the old ones.
+    let old_list = |list: &str| -> String {
+        let part = |part: &str| renamed.get(part).map_or(part.to_owned(), ToString::to_string);
+        list.split('/').map(part).collect::<Vec<_>>().join("/")
+    };
+    let place = |id: &Arc<str>| before.iter().position(|step| step.id == *id);
+    let mut lists: BTreeMap<String, Vec<(usize, Arc<str>)>> = BTreeMap::new();
+    let mut moved = Vec::new();
+    for step in after {
+        let was = renamed.get(&step.id).unwrap_or(&step.id);
+        let Some(at) = place(was) else { continue };
+        let list = old_list(&step.list);
+        if before[at].list == list {
+            lists.entry(list).or_default().push((at, step.id.clone()));
+        } else {
+            moved.push(step.id.clone());
+        }
+    }
+    for list in lists.values() {
+        let kept = longest_rising(&list.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+        let out = list.iter().enumerate().filter(|(number, _)| !kept.contains(number));
+        moved.extend(out.map(|(_, (_, id))| id.clone()));
+    }
+    moved
+}
+
+/// The positions of a longest rising part of a list.
+fn longest_rising(values: &[usize]) -> Vec<usize> {
+    // `tails[n]` ends the rising part of length n + 1 with the smallest last value.
+    let mut tails: Vec<usize> = Vec::new();
+    let mut previous = vec![None; values.len()];
+    for (at, value) in values.iter().enumerate() {
+        let length = tails.partition_point(|tail| values[*tail] < *value);
+        previous[at] = length.checked_sub(1).map(|shorter| tails[shorter]);
+        if length == tails.len() {
+            tails.push(at);
+        } else {
+            tails[length] = at;
+        }
+    }
+    let mut found = Vec::new();
+    let mut at = tails.last().copied();
+    while let Some(here) = at {
+        found.push(here);
+        at = previous[here];
+    }
+    found.reverse();
+    found
+}
+
+/// Pointers of the members that differ; of lists only the whole.
+fn differences(before: &Value, after: &Value, at: &str, found: &mut Vec<String>) {
+    if before == after {
+        return;
+    }
+    let (Some(old), Some(new)) = (before.as_object(), after.as_object()) else {
+        found.push(at.to_owned());
+        return;
+    };
+    if at.matches('/').count() >= DEPTH_MAX {
+        found.push(at.to_owned());
+        return;
+    }
+    let added = new.keys().filter(|key| !old.contains_key(*key));
+    for key in old.keys().chain(added) {
+        let pointer = format!("{at}/{}", key.replace('~', "~0").replace('/', "~1"));
+        match (old.get(key), new.get(key)) {
+            (Some(old), Some(new)) => differences(old, new, &pointer, found),
+            _ => found.push(pointer),
+        }
+    }
+}
+
+fn interface(before: &Version, after: &Version) -> Vec<InterfaceChange> {
+    let mut changes = Changes::default();
+    if before.name != after.name {
+        let message =
+            format!("the composition is called `{}` instead of `{}`", after.name, before.name);
+        changes.note(true, message);
+    }
+    for key in after.context.iter().filter(|key| !before.context.contains(key)) {
+        changes.note(true, format!("callers must pass `{key}` in their context"));
+    }
+    for key in before.context.iter().filter(|key| !after.context.contains(key)) {
+        changes.note(false, format!("callers need not pass `{key}` in their context any more"));
+    }
+    let any = Value::object([("type", Value::from("object"))]);
+    let (old, new) = (before.input.as_ref().unwrap_or(&any), after.input.as_ref().unwrap_or(&any));
+    changes.object(Side::Input, "", old, new, 0);
+    if let (Some(old), Some(new)) = (&before.output, &after.output) {
+        changes.value(Side::Output, "", old, new, 0);
+    }
+    changes.0
+}
+
+/// Which side of the tool a schema describes: callers give the input and read the output.
+#[derive(Clone, Copy, PartialEq)]
+enum Side {
+    Input,
+    Output,
+}
+
+impl Side {
+    fn name(self, path: &str) -> String {
+        let noun = if self == Side::Input { "input" } else { "output" };
+        if path.is_empty() { format!("the {noun}") } else { format!("{noun} `{path}`") }
+    }
+}
+
+#[derive(Default)]
+struct Changes(Vec<InterfaceChange>);
+
+impl Changes {
+    fn note(&mut self, breaking: bool, message: String) {
+        self.0.push(InterfaceChange { breaking, message });
+    }
+
+    /// Compares the schemas of one value.
+    fn value(&mut self, side: Side, path: &str, old: &Value, new: &Value, depth: usize) {
+        if old == new || depth > DEPTH_MAX {
+            return;
+        }
+        let what = side.name(path);
+        let (narrower, wider) = (narrows(old, new), narrows(new, old));
+        let (was, is) = (types_of(old), types_of(new));
+        match (narrower, wider) {
+            (true, _) if side == Side::Input => {
+                self.note(
+                    true,
+                    format!("{what} takes {}, and took {}", in_words(&is), in_words(&was)),
+                );
+            }
+            (_, true) if side == Side::Output && !is.is_empty() => {
+                self.note(
+                    true,
+                    format!("{what} may be {}, and was {}", in_words(&is), in_words(&was)),
+                );
+            }
+            (_, true) if side == Side::Output => {
+                self.note(false, format!("{what} is no longer known before the run"));
+            }
+            (true, _) => {
+                self.note(
+                    false,
+                    format!("{what} is {}, and was {}", in_words(&is), in_words(&was)),
+                );
+            }
+            (_, true) => {
+                self.note(
+                    false,
+                    format!("{what} takes {}, and took {}", in_words(&is), in_words(&was)),
+                );
+            }
+            _ => {}
+        }
+        self.enums(side, &what, old, new);
+        self.bounds(side, &what, old, new);
+        if old.get("properties").is_some() || new.get("properties").is_some() {
+            self.object(side, path, old, new, depth);
+        }
+        if let (Some(old), Some(new)) = (old.get("items"), new.get("items")) {
+            self.value(side, &format!("{path}[]"), old, new, depth + 1);
+        }
+        if side == Side::Input && old.get("default") != new.get("default") {
+            self.note(false, format!("{what} has another default"));
+        }
+    }
+
+    /// Compares the members of two objects.
+    fn object(&mut self, side: Side, path: &str, old: &Value, new: &Value, depth: usize) {
+        let none = Value::empty_object();
+        let members = |schema: &Value| {
+            schema
+                .get("properties")
+                .unwrap_or(&none)
+                .as_object()
+                .map(|map| (**map).clone())
+                .unwrap_or_default()
+        };
+        let (before, after) = (members(old), members(new));
+        let inner =
+            |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+        for (name, schema) in &before {
+            let what = side.name(&inner(name));
+            let (was, is) = (is_required(old, name), is_required(new, name));
+            let Some(now) = after.get(name) else {
+                self.note(true, format!("{what} was removed"));
+                continue;
+            };
+            match side {
+                Side::Input if !was && is => self.note(true, format!("{what} is required now")),
+                Side::Input if was && !is => {
+                    self.note(false, format!("{what} is no longer required"))
+                }
+                Side::Output if was && !is => self.note(true, format!("{what} may be absent now")),
+                Side::Output if !was && is => {
+                    self.note(false, format!("{what} is always there now"))
+                }
+                _ => {}
+            }
+            self.value(side, &inner(name), schema, now, depth + 1);
+        }
+        for name in after.keys().filter(|name| !before.contains_key(*name)) {
+            let what = side.name(&inner(name));
+            let must_be_given = side == Side::Input && is_required(new, name);
+            let required = if must_be_given { " and required" } else { "" };
+            self.note(must_be_given, format!("{what} is new{required}"));
+        }
+        let is_closed =
+            |schema: &Value| schema.get("additionalProperties") == Some(&Value::Bool(false));
+        if side == Side::Input && !is_closed(old) && is_closed(new) {
+            self.note(true, format!("{} takes no other members now", side.name(path)));
+        }
+    }
+
+    fn enums(&mut self, side: Side, what: &str, old: &Value, new: &Value) {
+        let choices = |schema: &Value| {
+            schema.get("enum").and_then(Value::as_array).map(|all| (**all).clone())
+        };
+        let (was, is) = (choices(old), choices(new));
+        let lost = |from: &Option<Vec<Value>>, to: &Option<Vec<Value>>| match (from, to) {
+            (Some(from), Some(to)) => from.iter().any(|choice| !to.contains(choice)),
+            (None, Some(_)) => true,
+            _ => false,
+        };
+        let (fewer, more) = (lost(&was, &is), lost(&is, &was));
+        match side {
+            Side::Input if fewer => self.note(true, format!("{what} takes fewer values")),
+            Side::Input if more => self.note(false, format!("{what} takes more values")),
+            Side::Output if more => self.note(true, format!("{what} may have more values")),
+            Side::Output if fewer => self.note(false, format!("{what} has fewer values")),
+            _ => {}
+        }
+    }
+
+    /// Compares the keywords that bound a value.
+    fn bounds(&mut self, side: Side, what: &str, old: &Value, new: &Value) {
+        const LEAST: &[&str] =
+            &["minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"];
+        const MOST: &[&str] =
+            &["maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"];
+        const OTHER: &[&str] = &["pattern", "format", "const", "multipleOf", "uniqueItems"];
+        let number = |schema: &Value, word: &str| schema.get(word).and_then(Value::as_f64);
+        let is_tighter =
+            |from: &Value, to: &Value, word: &str| match (number(from, word), number(to, word)) {
+                (None, Some(_)) => true,
+                (Some(from), Some(to)) if LEAST.contains(&word) => to > from,
+                (Some(from), Some(to)) => to < from,
+                _ => false,
+            };
+        let numeric = || LEAST.iter().chain(MOST);
+        let is_new = |from: &Value, to: &Value, word: &str| {
+            to.get(word).is_some_and(|bound| from.get(word) != Some(bound))
+        };
+        let tighter = |from: &Value, to: &Value| {
+            numeric().any(|word| is_tighter(from, to, word))
+                || OTHER.iter().any(|word| is_new(from, to, word))
+        };
+        match side {
+            Side::Input if tighter(old, new) => {
+                self.note(true, format!("{what} is bounded more tightly"))
+            }
+            Side::Input if tighter(new, old) => {
+                self.note(false, format!("{what} is bounded less tightly"))
+            }
+            Side::Output if tighter(new, old) => {
+                self.note(true, format!("{what} is bounded less tightly"))
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_required(schema: &Value, name: &str) -> bool {
+    let names = schema.get("required").and_then(Value::as_array);
+    let has_default = schema
+        .get("properties")
+        .and_then(|properties| properties.get(name)?.get("default"))
+        .is_some();
+    names.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)))
+        && !has_default
+}
+
+/// The types that a schema allows; empty means any.
+fn types_of(schema: &Value) -> Vec<String> {
+    if let Some(parts) = ["anyOf", "oneOf"].iter().find_map(|word| schema.get(word)?.as_array()) {
+        let parts: Vec<Vec<String>> = parts.iter().map(types_of).collect();
+        if parts.iter().any(Vec::is_empty) {
+            return Vec::new();
+        }
+        let mut types = parts.concat();
+        types.sort();
+        types.dedup();
+        return types;
+    }
+    match schema.get("type") {
+        Some(Value::Array(types)) => {
+            types.iter().filter_map(|t| t.as_str().map(str::to_owned)).collect()
+        }
+        Some(one) => one.as_str().map(str::to_owned).into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Whether a schema allows types that another one does not.
+fn narrows(from: &Value, to: &Value) -> bool {
+    let (from, to) = (types_of(from), types_of(to));
+    let allows = |kind: &String| {
+        to.contains(kind) || (kind == "integer" && to.iter().any(|t| t == "number"))
+    };
+    match (from.is_empty(), to.is_empty()) {
+        (_, true) => false,
+        (true, false) => true,
+        _ => !from.iter().all(allows),
+    }
+}
+
+fn in_words(types: &[String]) -> String {
+    if types.is_empty() { "anything".to_owned() } else { format!("`{}`", types.join("` or `")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use super::*;
+
+    /// The differences of two texts, a line each.
+    fn compared(before: &str, after: &str) -> String {
+        let source = |text: &str| Source::new("x.yaml", text);
+        let found =
+            compare(&source(before), &source(after), &Catalog::default(), &Limits::default());
+        let mut lines = String::new();
+        for step in found.steps {
+            let was = step.was.map(|was| format!(" was {was}")).unwrap_or_default();
+            let _ =
+                writeln!(lines, "{:?} {}{was} {}", step.change, step.step, step.fields.join(" "));
+        }
+        for change in found.interface {
+            let word = if change.breaking { "breaks" } else { "keeps" };
+            let _ = writeln!(lines, "{word}: {}", change.message);
+        }
+        lines
+    }
+
+    const BEFORE: &str = "
+name: c
+input:
+  type: object
+  required: [a, b]
+  properties:
+    a: { type: string }
+    b: { type: number, minimum: 0 }
+    c: { type: string, enum: [x, y] }
+    d: {}
+steps:
+  - id: one
+    wait: 1s
+  - id: two
+    set: { v: '{{ input.a }}', w: 2 }
+  - id: three
+    loop: { over: '{{ [1] }}', steps: [ { id: inner, wait: 2s } ] }
+  - id: four
+    wait: 4s
+output: { v: '{{ v }}', n: 1 }
+";
+
+    #[test]
+    fn the_same_text_has_no_differences() {
+        let other =
+            format!("# other comments\n{}", BEFORE.replace("{ type: string }", "{type: 'string'}"));
+        assert_eq!(compared(BEFORE, &other), "");
+    }
+
+    #[test]
+    fn steps_are_added_removed_changed_moved_and_renamed() {
+        let after = BEFORE
+            .replace("  - id: one\n    wait: 1s\n", "")
+            .replace("w: 2 }", "w: 3, x: 1 }")
+            .replace("{ id: inner, wait: 2s }", "{ id: core, wait: 2s }, { id: fresh, wait: 9s }")
+            .replace("steps:\n  - id: two", "steps:\n  - id: four\n    wait: 4s\n  - id: two")
+            .replace("  - id: four\n    wait: 4s\noutput", "output");
+        insta::assert_snapshot!(compared(BEFORE, &after), @"");
+    }
+
+    #[test]
+    fn changes_of_the_interface_say_whether_they_break_callers() {
+        let after = BEFORE
+            .replace("name: c", "name: renamed")
+            .replace("required: [a, b]", "required: [b, d, e]")
+            .replace("minimum: 0", "minimum: 1")
+            .replace("enum: [x, y]", "enum: [x, y, z]")
+            .replace(
+                "    d: {}",
+                "    d: { type: integer }\n    e: { type: string }\n    f: { type: string }",
+            )
+            .replace("n: 1 }", "m: 1 }");
+        insta::assert_snapshot!(compared(BEFORE, &after), @"");
+        insta::assert_snapshot!(compared(&after, BEFORE), @"");
+    }
+
+    #[test]
+    fn a_text_that_cannot_be_read_has_no_steps() {
+        assert!(compared(BEFORE, "name: [\n").contains("Removed one"));
+    }
+}
