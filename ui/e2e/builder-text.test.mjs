@@ -70,6 +70,11 @@ describe("git diff after an action of the builder", () => {
     await page.getByText(/unsaved change/).waitFor({ state: "detached" });
     assert.equal(onDisk(segue), before);
     assert.deepEqual(await axe(page), []);
+    // The outline says the same to a screen reader, and selects the same step.
+    await page.keyboard.press("2");
+    await page.getByRole("table", { name: "Steps" }).getByRole("button", { name: "greeting" }).click();
+    await page.getByRole("region", { name: "Step greeting" }).waitFor();
+    assert.deepEqual(await axe(page), []);
     await page.check();
   });
 

@@ -126,7 +126,7 @@ function Canvas({ name, steps, looks = emptyLooks, strips = looks !== emptyLooks
     () => ({ looks, selected: shown, collapsed, onSelect: select, onToggle, onItem, stripEnd, onNode }),
     [looks, shown, collapsed, select, onToggle, onItem, stripEnd, onNode],
   );
-  const fit = children ? FIT_OVER_RAIL : FIT;
+  const fit = children ? FIT_OVER_RAIL : overlay ? FIT_BELOW_BAR : FIT;
   useKeys(out, shown, looks, onSelect, fit, arrowsOff ?? false);
   useShortcuts({ o: () => (shown && (collapsed.has(shown) || containers(steps).includes(shown)) ? onToggle(shown) : false) });
   const at = (event: DragEvent) => flow.screenToFlowPosition({ x: event.clientX, y: event.clientY });
@@ -186,6 +186,8 @@ const NO_EDGES: never[] = [];
 const FIT = { padding: 0.08, maxZoom: 1, minZoom: 0.15 };
 /** The rail covers the bottom of the canvas. */
 const FIT_OVER_RAIL = { ...FIT, padding: { top: "40px", bottom: "128px", x: "32px" } } as const;
+/** The switch of views is over the top of the canvas. */
+const FIT_BELOW_BAR = { ...FIT, padding: { top: "60px", bottom: "28px", x: "32px" } } as const;
 const PRO = { hideAttribution: true };
 
 function colour(looks: Looks, placed: Placed): string {

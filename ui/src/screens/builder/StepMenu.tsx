@@ -13,7 +13,7 @@ export function StepMenu({ at, onClose }: { at: { x: number; y: number }; onClos
   return (
     <Dropdown.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
       <Dropdown.Trigger asChild>
-        <span className="b-menu-at" style={{ left: at.x, top: at.y }} />
+        <button type="button" tabIndex={-1} aria-label={`Menu of ${step ?? ""}`} className="b-menu-at" style={{ left: at.x, top: at.y }} />
       </Dropdown.Trigger>
       <Dropdown.Portal>
         <Dropdown.Content className="menu" align="start" collisionPadding={8} aria-label={`What can be done with ${step ?? ""}`} loop onCloseAutoFocus={(event) => event.preventDefault()}>

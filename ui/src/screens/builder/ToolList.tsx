@@ -32,14 +32,12 @@ export function useAddStep(): (item: { tool: string } | Kind) => void {
   };
 }
 
-/** Tools by server, and kinds: drag one onto the graph, or search, Enter, and choose the place with the arrow keys. */
-export function ToolList() {
+/** The rows that fit the words, and the row that keys move. */
+function useItems(words: string) {
   const tools = useQuery(toolsQuery);
   const servers = useQuery({ ...serversQuery, enabled: !useDenied("admin") });
-  const [words, setWords] = useState("");
   const [at, setAt] = useState(0);
   const [closed, setClosed] = useState<ReadonlySet<string>>(new Set());
-  const list = useRef<VirtualListHandle>(null);
   const all = useMemo(() => groups(servers.data?.servers ?? [], tools.data?.tools ?? []).filter((one) => one.tools.length > 0), [servers.data, tools.data]);
   const items = useMemo((): Item[] => {
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
@@ -47,7 +45,21 @@ export function ToolList() {
     return [...kinds.map((of): Item => ({ kind: "kind", key: `kind ${of.kind}`, of })), ...rowsOf(all, words, (name) => !closed.has(name)).filter((row) => row.kind !== "reason")];
   }, [all, words, closed]);
   const choices = items.flatMap((item, i) => (item.kind === "tool" || item.kind === "kind" ? [i] : []));
-  const current = Math.min(choices.includes(at) ? at : (choices.find((i) => i >= at) ?? choices.at(-1) ?? -1), items.length - 1);
+  const current = choices.includes(at) ? at : (choices.find((i) => i >= at) ?? choices.at(-1) ?? -1);
+  const move = (by: number): number | undefined => {
+    const next = choices[Math.max(0, Math.min(choices.length - 1, choices.indexOf(current) + by))];
+    if (next !== undefined) setAt(next);
+    return next;
+  };
+  const toggle = (name: string) => setClosed((now) => (now.has(name) ? new Set([...now].filter((one) => one !== name)) : new Set([...now, name])));
+  return { items, current, move, begin: () => setAt(0), toggle, error: tools.error, isLoaded: tools.isSuccess };
+}
+
+/** Tools by server, and kinds: drag one onto the graph, or search, Enter, and choose the place with the arrow keys. */
+export function ToolList() {
+  const [words, setWords] = useState("");
+  const { items, current, move, begin, toggle, error, isLoaded } = useItems(words);
+  const list = useRef<VirtualListHandle>(null);
   const add = useAddStep();
   const choose = (item: Item | undefined) => {
     if (item?.kind === "tool") add({ tool: item.tool.id });
@@ -57,11 +69,8 @@ export function ToolList() {
   const onKeyDown = (event: KeyboardEvent) => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) {
-      const next = choices[Math.max(0, Math.min(choices.length - 1, choices.indexOf(current) + by))];
-      if (next !== undefined) {
-        setAt(next);
-        list.current?.scrollTo(next);
-      }
+      const next = move(by);
+      if (next !== undefined) list.current?.scrollTo(next);
     } else if (event.key === "Enter") choose(items[current]);
     else if (event.key === "Escape") {
       if (words) setWords("");
@@ -70,37 +79,22 @@ export function ToolList() {
     event.preventDefault();
     event.stopPropagation();
   };
-  const toggle = (name: string) => setClosed((now) => (now.has(name) ? new Set([...now].filter((one) => one !== name)) : new Set([...now, name])));
+  const search = (next: string) => {
+    setWords(next);
+    begin();
+  };
   return (
     <section className="b-tools" aria-label="Add a step" data-pane>
       <div className="b-add">
-        <label className="input">
-          <Icon name="i-search" />
-          <input
-            role="combobox"
-            aria-expanded="true"
-            aria-controls="b-tool-rows"
-            aria-activedescendant={current >= 0 ? `b-tool-${current}` : undefined}
-            aria-label="Add a step"
-            placeholder="Add a step"
-            data-search
-            value={words}
-            onChange={(event) => {
-              setWords(event.target.value);
-              setAt(0);
-            }}
-            onKeyDown={onKeyDown}
-          />
-          <kbd aria-hidden="true">N</kbd>
-        </label>
+        <SearchField value={words} current={current} onChange={search} onKeyDown={onKeyDown} />
         <div className="b-kinds">
           {KINDS.map((one) => (
             <KindChip key={one.kind} kind={one} onAdd={() => add(one)} />
           ))}
         </div>
       </div>
-      {tools.isError && <p className="pad bad">Tools cannot be read: {tools.error.message}</p>}
-      {items.length === 0 && tools.isSuccess && <p className="pad muted">No tool or kind fits “<SafeText text={words} most={60} />”.</p>}
+      {error && <p className="pad bad">Tools cannot be read: {error.message}</p>}
+      {items.length === 0 && isLoaded && <p className="pad muted">No tool or kind fits “<SafeText text={words} most={60} />”.</p>}
       <VirtualList
         ref={list}
         id="b-tool-rows"
@@ -115,6 +109,31 @@ export function ToolList() {
         row={(i) => <ToolRow item={items[i]} index={i} current={i === current} onChoose={choose} onToggle={toggle} />}
       />
     </section>
+  );
+}
+
+function SearchField({ value, current, onChange, onKeyDown }: { value: string; current: number; onChange: (value: string) => void; onKeyDown: (event: KeyboardEvent) => void }) {
+  // On a narrow page the rows are there only while one searches.
+  const [focused, setFocused] = useState(false);
+  return (
+    <label className="input">
+      <Icon name="i-search" />
+      <input
+        role="combobox"
+        aria-expanded={focused}
+        aria-controls="b-tool-rows"
+        aria-activedescendant={focused && current >= 0 ? `b-tool-${current}` : undefined}
+        aria-label="Add a step"
+        onFocus={() => setFocused(true)}
+        onBlur={() => setFocused(false)}
+        placeholder="Add a step"
+        data-search
+        value={value}
+        onChange={(event) => onChange(event.target.value)}
+        onKeyDown={onKeyDown}
+      />
+      <kbd aria-hidden="true">N</kbd>
+    </label>
   );
 }
 
@@ -155,7 +174,7 @@ function ToolRow({ item, index, current, onChoose, onToggle }: RowProps) {
     const { name, server, tools } = item.group;
     const state = server && server.state !== "ready" ? SERVER_STATE[server.state] : null;
     return (
-      <div role="presentation" className="b-group" onClick={() => onToggle(name)}>
+      <div aria-hidden="true" className="b-group" onClick={() => onToggle(name)}>
         <Icon name={item.open ? "i-down" : "i-right"} small />
         <b className="ell"><SafeText text={name || "compositions"} most={60} /></b>
         <span className="grow" />
@@ -181,6 +200,7 @@ function ToolRow({ item, index, current, onChoose, onToggle }: RowProps) {
       <Icon name={item.kind === "tool" ? "i-grip" : item.of.icon} small />
       <span className="ell mono">{item.kind === "tool" ? <SafeText text={nameOf(item.tool.id)} most={120} /> : item.of.kind}</span>
       <span className="grow" />
+      <span className="sr">{item.kind === "tool" ? <SafeText text={` of ${item.group.name}${isDown ? ", server down" : ""}`} most={80} /> : `, ${item.of.words}`}</span>
       {item.kind === "tool" && <EffectMark effect={item.tool.effect as Impact} short />}
     </div>
   );

@@ -60,7 +60,7 @@ function Outline() {
   const selected = useShown((shown) => shown.selected);
   const paths = useMemo(() => pathsById(steps ?? []), [steps]);
   return (
-    <div className="b-outline" tabIndex={0} role="region" aria-label="Outline">
+    <div className="b-outline" tabIndex={0} role="region" aria-label="Steps in order">
       <PlanTable steps={[...(steps ?? [])]} label="Steps" selected={selected ? (paths.get(selected) ?? null) : null} onSelect={(path) => builder.select(idOf(path))} />
     </div>
   );

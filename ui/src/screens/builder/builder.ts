@@ -126,7 +126,7 @@ export class Builder {
     const inside = head >= span.start && head <= span.end && stepAt(this.analyzer.snapshot().analysis?.spans ?? [], head) === step;
     // A short step is shown whole, of a long one its beginning.
     const shown = EditorSelection.range(Math.min(span.end, span.start + SHOWN_MOST), span.start);
-    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), effects: EditorView.scrollIntoView(shown, { y: "nearest", yMargin: 12 }), userEvent: "graph" });
+    this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), effects: EditorView.scrollIntoView(shown, { y: "nearest", yMargin: 60 }), userEvent: "graph" });
   }
 
   showRun(run: string | null): void {

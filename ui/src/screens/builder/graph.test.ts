@@ -126,5 +126,7 @@ describe("what the graph shows", () => {
     const text = `- id: a\n- id: b\n  parameters:\n    title: "on {{ a.items[0].name | upper }}"\n    n: "{{ a.n }}"\n    all: "{{ a }}"\n    other: "{{ c.x }}"\n`;
     const steps = [step("a"), step("b", ["a"])];
     expect(edgeLabels(text, [{ step: "b", start: text.indexOf("- id: b"), end: text.length }], steps)).toEqual([{ from: "a", to: "b", words: "items[0].name → title, …" }]);
+    const flow = `- { id: b, parameters: { path: a.md, text: "{{ a.text }}" } }`;
+    expect(edgeLabels(flow, [{ step: "b", start: 0, end: flow.length }], steps)).toEqual([{ from: "a", to: "b", words: "text → text" }]);
   });
 });

@@ -67,7 +67,7 @@ export interface EdgeLabel {
   words: string;
 }
 
-const REFERENCE = /([A-Za-z_][\w-]*)[ \t]*:[ \t]*(?:"[^"\n]*?|'[^'\n]*?|[^\n{]*?)\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*|\[\d+\])+)/g;
+const REFERENCE = /([A-Za-z_][\w-]*)[ \t]*:[ \t]*(?:"[^"\n]*?|'[^'\n]*?|[^\n{,]*?)\{\{\s*([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*|\[\d+\])+)/g;
 
 /** Which field of a step goes into which parameter of another one: `items → content`. From the text of the step. */
 export function edgeLabels(text: string, spans: readonly StepSpan[], steps: readonly PlanStepView[]): EdgeLabel[] {

@@ -5,6 +5,7 @@ import { api, unwrap } from "@/api/client";
 import type { components } from "@/api/schema";
 import type { Look } from "@/graph/looks";
 import { announce } from "@/app/announce";
+import { planPath } from "@/lib/path";
 import { stateWord } from "@/parts/State";
 import { looksOf } from "../run/looks";
 import { railOf } from "../run/rollback";
@@ -91,7 +92,13 @@ export function useShownRun(): ShownRun | null {
   return useMemo(() => {
     if (!id || !model) return null;
     const { looks } = looksOf(model, null, railOf(model), Date.now());
-    return { id, status: model.run.status, looks, output: (path) => model.byPath.get(path)?.output ?? undefined };
+    // Of a step inside a loop: what its first item gave.
+    const outputs = new Map<string, unknown>();
+    for (const step of model.byPath.values()) {
+      const path = planPath(step.id);
+      if (step.output !== null && step.output !== undefined && !outputs.has(path)) outputs.set(path, step.output);
+    }
+    return { id, status: model.run.status, looks, output: (path) => outputs.get(path) };
   }, [id, model]);
 }
 
