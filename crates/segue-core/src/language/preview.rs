@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::observe::step_ids;
-use super::scope::Scope;
+use super::scope::NameScope;
 use super::{Analysis, EditError};
 use crate::composition::{Step, StepKind};
 use crate::diagnostic::{Code, nearest_name};
@@ -118,8 +118,8 @@ impl Analysis {
         })?;
         let (limits, seen) = (&self.limits, &self.observations);
         let scope = match step {
-            None => Scope::at(composition, &[], seen, limits),
-            Some(id) => Scope::of_step(composition, id, seen, limits).ok_or_else(|| {
+            None => NameScope::at(composition, &[], seen, limits),
+            Some(id) => NameScope::of_step(composition, id, seen, limits).ok_or_else(|| {
                 let mut ids = Vec::new();
                 composition.body.walk(&mut |step| ids.push(&*step.id));
                 let error = EditError::new(Code::NotFound, format!("there is no step `{id}`"));
@@ -148,7 +148,7 @@ impl Analysis {
 
 /// Renders templates at one place of a composition.
 struct Preview<'a> {
-    scope: &'a Scope<'a>,
+    scope: &'a NameScope<'a>,
     data: &'a RunData,
     limits: &'a Limits,
 }

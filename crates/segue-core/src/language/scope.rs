@@ -96,8 +96,8 @@ impl<'a> NameScope<'a> {
         id: &str,
         observations: &'a Observations,
         limits: &'a Limits,
-    ) -> Option<Scope<'a>> {
-        let mut scope = Scope::at(composition, &[], observations, limits);
+    ) -> Option<NameScope<'a>> {
+        let mut scope = NameScope::at(composition, &[], observations, limits);
         scope.levels.clear();
         scope.descend(&composition.body, id).then_some(scope)
     }

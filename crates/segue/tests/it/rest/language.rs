@@ -206,7 +206,7 @@ name: shown
 input:
   type: object
   required: [list, key]
-  properties: { list: { type: array, items: { type: integer } }, key: { type: string, sensitive: true } }
+  properties: { list: { type: array, items: { type: integer } }, key: { type: string, writeOnly: true } }
 steps:
   - { id: a, tool: echo, parameters: { big: 'x', list: '{{ input.list }}' } }
   - { id: b, tool: echo, parameters: { n: '{{ a.list[1] + 1 }}', none: '{{ a.list[9] }}', key: '{{ input.key }}', plain: 7 } }
