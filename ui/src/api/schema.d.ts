@@ -1076,6 +1076,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/language/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview the arguments of a step with the data of a run
+         * @description Each argument with its type and its value, or why it has none. With `template`, that value at the place of the step. Nothing is called. Values are cut as in previews of runs, and sensitive ones are left out. A step in a loop is shown at the item with the number `item`.
+         */
+        post: operations["previewStep"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/graphql": {
         parameters: {
             query?: never;
@@ -2205,6 +2225,42 @@ export interface components {
             warnings?: string[];
             /** @description The plan itself. */
             plan?: unknown;
+        };
+        /** @description An argument as it would be rendered. */
+        PreviewFieldView: {
+            /** @description Its JSON Pointer in the arguments; empty for a template. */
+            field: string;
+            /** @description The type that is known without a run, in one line. */
+            type: string;
+            /** @description The value, cut as previews of runs are; absent if there is an error. */
+            value?: unknown;
+            /** @description Why there is no value. */
+            error?: string | null;
+        };
+        /** @description Asks what the arguments of a step, or a template, would be with the data of a run. */
+        PreviewRequest: {
+            /** @description The text. */
+            text: string;
+            /** @description Its name. */
+            name?: string | null;
+            /** @description The step; without one, the template is one of the composition's output. */
+            step?: string | null;
+            /** @description Only this argument of the step, as a JSON Pointer such as `/url`. */
+            field?: string | null;
+            /** @description A value with expressions, in place of the arguments of the step. */
+            template?: unknown;
+            /** @description The id of the run whose data is used; without one, only what needs no run has a value. */
+            run?: string | null;
+            /**
+             * Format: uint32
+             * @description The number of the item that loops are shown at, from 0.
+             */
+            item?: number | null;
+        };
+        /** @description What a step would be called with. */
+        PreviewView: {
+            /** @description Each argument, or the template. */
+            fields: components["schemas"]["PreviewFieldView"][];
         };
         /** @description A problem document. */
         Problem: {
@@ -10415,6 +10471,120 @@ export interface operations {
             };
             /** @description the host, the origin or the rights are not allowed */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    previewStep: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PreviewRequest"];
+            };
+        };
+        responses: {
+            /** @description each argument */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PreviewView"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description something that the request names does not exist */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -52,3 +52,15 @@ pub(super) async fn preview(request: ApiRequest) -> HandlerResult {
     let answer = language::preview(request.service(), &request.who, &request.read()?).await?;
     Ok(json(StatusCode::OK, &answer))
 }
+
+/// `POST /api/v1/language/pin`
+pub(super) async fn pin(request: ApiRequest) -> HandlerResult {
+    let answer = language::pin_output(request.service(), &request.read()?)?;
+    Ok(json(StatusCode::OK, &answer))
+}
+
+/// `POST /api/v1/language/compare`
+pub(super) async fn compare(request: ApiRequest) -> HandlerResult {
+    let answer = language::compare_texts(request.service(), &request.who, &request.read()?)?;
+    Ok(json(StatusCode::OK, &answer))
+}

@@ -3,11 +3,12 @@
 
 use schemars::SchemaGenerator;
 use segue_core::access::Right;
+use segue_core::language::VersionComparison;
 
 use super::language;
 use crate::api::language::requests::{
-    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, PreviewStep,
-    RenameSymbol,
+    AnalyzeText, CompareTexts, CompleteText, EditText, FindActions, FindReferences, HoverText,
+    PinOutput, PreviewStep, RenameSymbol,
 };
 use crate::api::language::views::{
     ActionList, CompletionList, EditList, HoverView, PreviewView, ReferenceList, TextAnalysis,
@@ -86,5 +87,25 @@ pub const ROUTES: &[Route] = &[
         problems: &[404],
         handler: Handler::Worker(|request| Box::pin(language::preview(request))),
         ..route(Verb::Post, "/api/v1/language/preview", Right::Read, "previewStep")
+    },
+    Route {
+        about: "Keep the output of a step as a mock: the edits of a test file",
+        more: "Nothing is saved: save the new text as a file.",
+        body: Some(needed(SchemaGenerator::subschema_for::<PinOutput>)),
+        responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
+        handler: Handler::Worker(|request| Box::pin(language::pin(request))),
+        ..route(Verb::Post, "/api/v1/language/pin", Right::Read, "pinOutput")
+    },
+    Route {
+        about: "Compare two versions of a composition",
+        more: "Its steps, and its input and output, as callers see them.",
+        body: Some(needed(SchemaGenerator::subschema_for::<CompareTexts>)),
+        responses: &[json(
+            200,
+            "what changed",
+            SchemaGenerator::subschema_for::<VersionComparison>,
+        )],
+        handler: Handler::Worker(|request| Box::pin(language::compare(request))),
+        ..route(Verb::Post, "/api/v1/language/compare", Right::Read, "compareTexts")
     },
 ];

@@ -41,7 +41,7 @@ export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
     case "connect":
       return <ConnectDialog from={open.from} to={open.to} run={run} onClose={close} />;
     case "run":
-      return <RunDialog until={open.until} only={open.only} onClose={close} />;
+      return <RunDialog onClose={close} />;
     case "save-as":
       return <SaveAsDialog save={save} onClose={close} />;
     case "rename-file":

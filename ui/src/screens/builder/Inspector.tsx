@@ -6,7 +6,6 @@ import { SafeText, ToolName } from "@/parts/SafeText";
 import { State } from "@/parts/State";
 import { useBuilder, useChecked, useShown } from "./builder";
 import type { ShownRun } from "./run";
-import { useRunOff } from "./RunDialog";
 import { stepActions } from "./step-actions";
 import { findStep, pathsById } from "./steps";
 import { useUi } from "./ui";
@@ -18,7 +17,7 @@ export function Inspector({ run, children }: { run: ShownRun | null; children?: 
   const selected = useShown((shown) => shown.selected);
   const steps = useChecked((checked) => checked.analysis?.steps);
   const step = useMemo(() => (selected ? findStep(steps ?? [], selected) : null), [steps, selected]);
-  const actions = stepActions(builder, ui, selected, useRunOff());
+  const actions = stepActions(builder, ui, selected);
   const path = useMemo(() => (selected ? pathsById(steps ?? []).get(selected) : undefined), [steps, selected]);
   const state = path ? run?.looks.get(path)?.state : undefined;
   if (!step) {

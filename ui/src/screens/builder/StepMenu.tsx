@@ -1,7 +1,6 @@
 import * as Dropdown from "@radix-ui/react-dropdown-menu";
 import { Icon } from "@/parts/Icon";
 import { useBuilder, useShown } from "./builder";
-import { useRunOff } from "./RunDialog";
 import { stepActions } from "./step-actions";
 import { useUi } from "./ui";
 
@@ -9,7 +8,7 @@ import { useUi } from "./ui";
 export function StepMenu({ at, onClose }: { at: { x: number; y: number }; onClose: () => void }) {
   const builder = useBuilder();
   const step = useShown((shown) => shown.selected);
-  const actions = stepActions(builder, useUi(), step, useRunOff());
+  const actions = stepActions(builder, useUi(), step);
   return (
     <Dropdown.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
       <Dropdown.Trigger asChild>

@@ -29,7 +29,7 @@ export function useKeys({ save, onView, onMenu }: Options): void {
   const runOff = useRunOff();
   // What can be done with a step depends on the steps that are there.
   useChecked((checked) => checked.analysis?.steps);
-  const actions = stepActions(builder, ui, step, runOff);
+  const actions = stepActions(builder, ui, step);
   const openMenu = () => {
     const node = document.querySelector(".plan-graph .sel")?.getBoundingClientRect();
     if (!step) return announce("Select a step first");

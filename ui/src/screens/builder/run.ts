@@ -1,4 +1,4 @@
-// Runs of the text that is being edited: whole, up to a step, or one step on the inputs of an earlier run.
+// Runs of the text that is being edited.
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { api, unwrap } from "@/api/client";
@@ -13,26 +13,20 @@ import { wholeInput } from "../run/run-commands";
 import { useRun } from "../run/use-run";
 import { useBuilder, useShown, type Builder } from "./builder";
 
-type Options = components["schemas"]["ExecutionOptions"] & { until?: string; only?: string; run?: string; mocks?: string };
 type Result = components["schemas"]["CompositionResult"];
 
 export interface Ask {
   input: Record<string, unknown>;
   dry: boolean;
-  until?: string | undefined;
-  only?: string | undefined;
-  /** The test file whose mocks answer in place of tools. */
-  mocks?: string | undefined;
 }
 
 /** A saved text runs by its name; an unsaved one goes along, which needs the right to compose. */
-export function requestOf(builder: Builder, { input, dry, until, only, mocks }: Ask): components["schemas"]["CompositionRequest"] {
+export function requestOf(builder: Builder, { input, dry }: Ask): components["schemas"]["CompositionRequest"] {
   const { text, dirty } = builder.document.snapshot();
   const { analysis } = builder.analyzer.snapshot();
-  const { file, run } = builder.snapshot();
+  const { file } = builder.snapshot();
   const name = !dirty && file.path ? analysis?.plan?.name : undefined;
-  const options: Options = { dry_run: dry, approved: false, ...(until ? { until } : {}), ...(only && run ? { only, run } : {}), ...(mocks ? { mocks } : {}) };
-  return { ...(name ? { name } : { composition: text }), input: input as Record<string, never>, options };
+  return { ...(name ? { name } : { composition: text }), input: input as Record<string, never>, options: { dry_run: dry, approved: false } };
 }
 
 export function useStart(onStarted: (result: Result, ask: Ask) => void) {
@@ -47,7 +41,7 @@ export function useStart(onStarted: (result: Result, ask: Ask) => void) {
   });
 }
 
-/** The last run of this composition: its values are what previews and single steps work with until there is a newer one. */
+/** The last run of this composition: its values are what previews work with until there is a newer one. */
 export function useLastRun(): void {
   const builder = useBuilder();
   const name = useCompositionName();

@@ -16,7 +16,7 @@ export interface StepAction {
   run: () => void;
 }
 
-export function stepActions(builder: Builder, ui: Ui, step: string | null, mayRun: string | null): StepAction[] {
+export function stepActions(builder: Builder, ui: Ui, step: string | null): StepAction[] {
   const paths = pathsById(builder.steps);
   const none = step === null ? "select a step first" : paths.has(step) ? null : "it is not in the text any more";
   const act = (id: string, label: string, icon: string, keys: string, shortcut: string, run: (step: string) => void, off: string | null = null): StepAction => ({
@@ -26,8 +26,6 @@ export function stepActions(builder: Builder, ui: Ui, step: string | null, mayRu
     },
   });
   return [
-    act("until", "Run to here", "i-play", "T", "t", (one) => ui.setOpen({ dialog: "run", until: one }), mayRun),
-    act("only", "Run this step on cached input", "i-again", "Y", "y", (one) => ui.setOpen({ dialog: "run", only: one }), mayRun),
     act("pin", "Pin output", "i-pin", "P", "p", (one) => ui.setOpen({ dialog: "pin", step: one })),
     act("connect", "Connect to…", "i-link", "E", "e", (one) => ui.setOpen({ dialog: "connect", from: one, to: null })),
     act("rename", "Rename…", "i-words", "F2", "F2", (one) => ui.setOpen({ dialog: "rename", step: one })),

@@ -9,8 +9,7 @@ export type Open =
   | { dialog: "rename" | "extract" | "kind" | "pin"; step: string }
   | { dialog: "wrap"; step: string; kind: Wrapper }
   | { dialog: "connect"; from: string; to: string | null }
-  | { dialog: "run"; until?: string; only?: string }
-  | { dialog: "save-as" | "rename-file" | "delete-file" | "versions" | "words" }
+  | { dialog: "run" | "save-as" | "rename-file" | "delete-file" | "versions" | "words" }
   | { dialog: "conflict"; conflict: Conflict };
 
 /** A step on its way to a place. */

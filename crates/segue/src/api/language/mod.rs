@@ -15,8 +15,9 @@ use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::language::edit::{Edited, edit};
 use segue_core::language::{
     Analysis, CodeAction, EditError, LinkTarget, Observations, OutlineItem, OutlineKind,
-    PreviewedField, RunData, TextEdit,
+    PreviewedField, RunData, TextEdit, VersionComparison, compare, pin,
 };
+use segue_core::limits::Limits;
 use segue_core::plan;
 use segue_core::source::Source;
 use segue_core::tool::hex_digest;
@@ -31,8 +32,8 @@ use super::runs::RunService;
 use super::threads::calculate;
 use positions::Positions;
 use requests::{
-    AnalyzeText, CompleteText, EditText, FindActions, FindReferences, HoverText, PreviewStep,
-    RenameSymbol,
+    AnalyzeText, CompareTexts, CompleteText, EditText, FindActions, FindReferences, HoverText,
+    PinOutput, PreviewStep, RenameSymbol,
 };
 use views::{
     ActionList, ActionView, CompletionList, CompletionView, EditList, HoverView, LinkRange,
@@ -56,11 +57,7 @@ impl Text {
         text: &str,
         name: Option<&Arc<str>>,
     ) -> Result<Text, Error> {
-        let bytes_max = service.limits().document_bytes_max;
-        if text.len() > bytes_max {
-            let message = format!("the text is larger than the limit of {bytes_max} bytes");
-            return Err(Error::new(ErrorKind::TooLarge, Code::Limit, message));
-        }
+        check_size(text, &service.limits())?;
         let name = name.cloned().unwrap_or_else(|| INLINE_NAME.into());
         let engine = service.catalog(&who.as_author()).engine;
         Ok(Text { source: Source::new(name, text), engine })
@@ -80,6 +77,15 @@ impl Text {
         };
         calculate(|| self.engine.bounded(work))
     }
+}
+
+fn check_size(text: &str, limits: &Limits) -> Result<(), Error> {
+    let bytes_max = limits.document_bytes_max;
+    if text.len() <= bytes_max {
+        return Ok(());
+    }
+    let message = format!("the text is larger than the limit of {bytes_max} bytes");
+    Err(Error::new(ErrorKind::TooLarge, Code::Limit, message))
 }
 
 /// What a run of the caller showed; nothing without a run.
@@ -329,6 +335,31 @@ async fn run_data(
         let given = (loaded.redact_value(input), loaded.redact_value(context));
         RunData::of_run(&read.loaded.plan, read.view(), given, item)
     }))
+}
+
+/// How a test file keeps the output of a step as a mock.
+pub fn pin_output(service: &RunService, request: &PinOutput) -> Result<EditList, Error> {
+    let limits = service.limits();
+    let text = request.test_text.as_deref().unwrap_or("");
+    check_size(text, &limits)?;
+    let source = Source::new("test", text);
+    let edits =
+        calculate(|| pin(&source, &request.composition, &request.step, &request.output, &limits));
+    let edits = edit_views(edits.map_err(not_edited)?, &Positions::new(text));
+    Ok(EditList { edits, extracted: None })
+}
+
+/// What changed between two versions of a composition.
+pub fn compare_texts(
+    service: &RunService,
+    who: &Principal,
+    request: &CompareTexts,
+) -> Result<VersionComparison, Error> {
+    let name = request.name.as_ref();
+    let Text { source: before, .. } = Text::new(service, who, &request.before, name)?;
+    let Text { source: after, engine } = Text::new(service, who, &request.after, name)?;
+    let work = || compare(&before, &after, &engine.catalog().allowed(), engine.limits());
+    Ok(calculate(|| engine.bounded(work)))
 }
 
 fn edit_views(edits: Vec<TextEdit>, positions: &Positions<'_>) -> Vec<TextEditView> {

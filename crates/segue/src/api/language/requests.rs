@@ -18,6 +18,8 @@ impl_request!(
     FindActions,
     EditText,
     PreviewStep,
+    PinOutput,
+    CompareTexts,
 );
 
 /// Analyses a text.
@@ -136,4 +138,32 @@ pub struct PreviewStep {
     pub run: Option<Arc<str>>,
     /// The number of the item that loops are shown at, from 0.
     pub item: Option<u32>,
+}
+
+/// Asks how a test file keeps the output of a step as a mock.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "PinRequest")]
+pub struct PinOutput {
+    /// The text of the test file; absent for a new one.
+    pub test_text: Option<String>,
+    /// The composition: its name, or its file as the test file names it.
+    pub composition: Arc<str>,
+    /// The step.
+    pub step: Arc<str>,
+    /// The output.
+    pub output: Value,
+}
+
+/// Compares two versions of a composition.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "CompareRequest")]
+pub struct CompareTexts {
+    /// The old text.
+    pub before: String,
+    /// The new text.
+    pub after: String,
+    /// Their name.
+    pub name: Option<Arc<str>>,
 }

@@ -281,6 +281,47 @@ steps:
     assert!(!world.path("notes.txt").exists(), "nothing was called");
 }
 
+/// Two versions differ in their steps, and in what the composition asks of its callers.
+#[test]
+fn two_versions_are_compared() {
+    let (_world, served) = served();
+    let input = "input: { type: object, required: [n], properties: { n: { type: integer } } }\n";
+    let after = TEXT.replace("steps:", &format!("{input}steps:")).replace("y: ", "z: ");
+    let body = json!({ "before": TEXT, "after": after });
+    let found = served.language("compare", &body);
+    assert_eq!(found["steps"].as_array().unwrap().len(), 1, "{found}");
+    assert_eq!(
+        (&found["steps"][0]["step"], &found["steps"][0]["change"]),
+        (&json!("b"), &json!("changed"))
+    );
+    let breaking = found["interface"].as_array().unwrap().iter().any(|it| it["breaking"] == true);
+    assert!(breaking, "{found}");
+    let same = served.language("compare", &json!({ "before": TEXT, "after": TEXT }));
+    assert_eq!((&same["steps"], &same["interface"]), (&json!([]), &json!([])));
+}
+
+/// An output becomes a mock of a test file: a new one, or beside the mocks that are there.
+#[test]
+fn an_output_is_pinned() {
+    let (_world, served) = served();
+    let pin = |test_text: Option<&str>, step: &str| {
+        let mut body = json!({ "composition": "size", "step": step, "output": { "x": "größe" } });
+        if let Some(text) = test_text {
+            body["test_text"] = json!(text);
+        }
+        applied(test_text.unwrap_or(""), &served.language("pin", &body))
+    };
+    let first = pin(None, "a");
+    assert!(first.contains("größe"), "{first}");
+    let commented = format!("# a remark\n{first}");
+    let second = pin(Some(&commented), "b");
+    assert!(second.starts_with("# a remark\n"), "{second}");
+    assert_eq!(second.matches("größe").count(), 2, "{second}");
+    served
+        .post("/api/v1/language/pin", &json!({ "composition": "size", "step": "a" }))
+        .is_problem(422, "input-schema");
+}
+
 /// A text over the limit of documents is refused.
 #[test]
 fn large_texts_are_refused() {

@@ -28,7 +28,7 @@ describe("accepting a step of a proposal", () => {
     expect(stepEdits({ step: "new", change: "added" }, sides)).toEqual({ ok: true, edits: [{ kind: "add_step", step: { id: "new", tool: "c:d", parameters: { x: "{{ a.y }}" } }, place: { at: "after", step: "a" } }] });
     expect(stepEdits({ step: "first", change: "added" }, sides)).toMatchObject({ edits: [{ place: { at: "before", step: "in" } }] });
     expect(stepEdits({ step: "a", change: "removed" }, sides)).toEqual({ ok: true, edits: [{ kind: "remove_step", step: "a" }] });
-    expect(stepEdits({ step: "b", change: "renamed", from: "a" }, sides)).toEqual({ ok: true, edits: [{ kind: "rename_step", step: "a", to: "b" }] });
+    expect(stepEdits({ step: "b", change: "renamed", was: "a" }, sides)).toEqual({ ok: true, edits: [{ kind: "rename_step", step: "a", to: "b" }] });
   });
   it("says why a step cannot be taken alone", () => {
     const without: Sides = { ...sides, current: { text: "steps: []", steps: [] } };

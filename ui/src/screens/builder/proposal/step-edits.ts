@@ -22,7 +22,7 @@ export function stepEdits(change: StepChange, sides: Sides): Accepting {
     case "removed":
       return yes({ kind: "remove_step", step });
     case "renamed":
-      return change.from ? yes({ kind: "rename_step", step: change.from, to: step }) : no("its earlier id is not known");
+      return change.was ? yes({ kind: "rename_step", step: change.was, to: step }) : no("its earlier id is not known");
     case "moved": {
       const place = placeOf(step, sides);
       return place ? yes({ kind: "move_step", step, place }) : no("the steps around it are not here yet");

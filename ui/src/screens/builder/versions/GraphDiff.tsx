@@ -23,7 +23,7 @@ export function changeLooks({ steps, ghosts }: WithGhosts, changes: readonly Ste
   for (const one of changes) {
     const path = paths.get(one.step);
     if (path === undefined || ghosts.has(path)) continue;
-    looks.set(path, { corner: one.change === "renamed" && one.from ? { ...MARK.renamed, text: `was ${one.from}` } : MARK[one.change] });
+    looks.set(path, { corner: one.change === "renamed" && one.was ? { ...MARK.renamed, text: `was ${one.was}` } : MARK[one.change] });
   }
   return looks;
 }
@@ -42,7 +42,7 @@ export function GraphDiff({ before, after, name, changes }: Props) {
   const [selected, setSelected] = useState<string | null>(null);
   const drawn = useMemo(() => {
     if (!old.data || !now.data) return null;
-    const renamed = new Map(changes.flatMap((one) => (one.change === "renamed" && one.from ? [[one.from, one.step] as const] : [])));
+    const renamed = new Map(changes.flatMap((one) => (one.change === "renamed" && one.was ? [[one.was, one.step] as const] : [])));
     const merged = withGhosts(now.data, old.data, renamed);
     const looks = new Looks();
     looks.set(changeLooks(merged, changes));

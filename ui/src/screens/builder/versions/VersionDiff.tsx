@@ -82,7 +82,7 @@ function Changes({ comparison, step }: { comparison: TextComparison; step: Props
           <li key={`${one.change} ${one.step}`}>
             <Icon name={ICON[one.change]} small />
             <b><SafeText text={one.step} most={120} /></b>
-            <span>{one.change}{one.from && <> from <SafeText text={one.from} most={120} /></>}</span>
+            <span>{one.change}{one.was && <> from <SafeText text={one.was} most={120} /></>}</span>
             {(one.fields ?? []).length > 0 && <span className="muted ell"><SafeText text={(one.fields ?? []).join(", ")} most={200} /></span>}
             {step && <span className="r">{step(one)}</span>}
           </li>

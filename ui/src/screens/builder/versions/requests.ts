@@ -9,7 +9,7 @@ export interface StepChange {
   /** What differs: names of fields. */
   fields?: string[];
   /** The id before, of a renamed step. */
-  from?: string | null;
+  was?: string | null;
 }
 export interface TextComparison {
   steps: StepChange[];

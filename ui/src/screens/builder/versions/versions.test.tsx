@@ -60,7 +60,7 @@ describe("rows of a text diff", () => {
 
 describe("the difference of two versions", () => {
   it("lists changed steps, and flags what breaks callers of the tool", async () => {
-    const server = serve({ compare: () => ({ steps: [{ step: "notes", change: "renamed", from: "note" }, { step: "tag", change: "changed", fields: ["parameters", "retry"] }], interface: [{ breaking: true, message: "input `repo` is required now" }, { breaking: false, message: "output `url` is new" }] }) });
+    const server = serve({ compare: () => ({ steps: [{ step: "notes", change: "renamed", was: "note" }, { step: "tag", change: "changed", fields: ["parameters", "retry"] }], interface: [{ breaking: true, message: "input `repo` is required now" }, { breaking: false, message: "output `url` is new" }] }) });
     show(<VersionDiff before={{ label: "saved", text: "a\n" }} after={{ label: "now", text: "b\n" }} name="x.yaml" />);
     const breaking = await screen.findByRole("group", { name: "Breaking changes of the tool" });
     expect(breaking.textContent).toContain("input `repo` is required now");
@@ -87,7 +87,7 @@ describe("the graph of two versions", () => {
     const looks = changeLooks(merged, [
       { step: "a", change: "changed" },
       { step: "new", change: "added" },
-      { step: "c", change: "renamed", from: "b" },
+      { step: "c", change: "renamed", was: "b" },
       { step: "gone", change: "removed" },
     ]);
     expect([...looks].map(([path, look]) => [path, look.corner?.text, look.ghost ?? false])).toEqual([
