@@ -1096,6 +1096,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/language/pin": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Keep the output of a step as a mock: the edits of a test file
+         * @description Nothing is saved: save the new text as a file.
+         */
+        post: operations["pinOutput"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/language/compare": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Compare two versions of a composition
+         * @description Its steps, and its input and output, as callers see them.
+         */
+        post: operations["compareTexts"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/graphql": {
         parameters: {
             query?: never;
@@ -1275,6 +1315,15 @@ export interface components {
         };
         /** @enum {string} */
         Code: "parse" | "invalid-field" | "duplicate-key" | "cycle" | "unknown-step" | "duplicate-id" | "no-steps" | "unknown-tool" | "ambiguous-tool" | "type-mismatch" | "missing-parameter" | "unknown-parameter" | "unknown-path" | "recursion" | "max-steps-exceeded" | "tool-not-allowed" | "policy-violation" | "unresolved-reference" | "expression" | "input-schema" | "output-schema" | "timeout" | "tool-error" | "unreachable" | "retries-exhausted" | "denied" | "cancelled" | "in-doubt" | "loop-limit" | "limit" | "rollback-failed" | "definition-changed" | "no-source" | "nil-adapter" | "nil-toolset" | "conversion" | "not-found" | "conflict" | "unauthorized" | "llm" | "unreachable-step" | "irreversible" | "unused" | "practice" | "config" | "unsupported" | "internal";
+        /** @description Compares two versions of a composition. */
+        CompareRequest: {
+            /** @description The old text. */
+            before: string;
+            /** @description The new text. */
+            after: string;
+            /** @description Their name. */
+            name?: string | null;
+        };
         /** @description A step in one of two runs. */
         ComparedStep: {
             /** @description Its status. */
@@ -1898,6 +1947,13 @@ export interface components {
         };
         /** @description The effect of a call. */
         Impact: "none" | "reads" | "writes" | "destroys" | "unknown";
+        /** @description A change that callers of the composition may notice. */
+        InterfaceChange: {
+            /** @description Whether a caller that worked before may fail now. */
+            breaking: boolean;
+            /** @description The change, for people. */
+            message: string;
+        };
         /** @description A part that leads somewhere. */
         LinkRange: {
             /**
@@ -1988,6 +2044,17 @@ export interface components {
             name_end: number;
             /** @description Its parts. */
             children: components["schemas"]["OutlineEntry"][];
+        };
+        /** @description Asks how a test file keeps the output of a step as a mock. */
+        PinRequest: {
+            /** @description The text of the test file; absent for a new one. */
+            test_text?: string | null;
+            /** @description The composition: its name, or its file as the test file names it. */
+            composition: string;
+            /** @description The step. */
+            step: string;
+            /** @description The output. */
+            output: unknown;
         };
         /** @description The place of a step. */
         Place: {
@@ -2858,6 +2925,8 @@ export interface components {
             /** @description Its rollback. */
             rollback: components["schemas"]["StepRollbackView"];
         };
+        /** @description What happened to a step. */
+        StepDifference: "added" | "removed" | "changed" | "moved" | "renamed";
         /** @description A page of steps. */
         StepList: {
             /** @description In the order of the run. Large values are cut. */
@@ -2970,6 +3039,17 @@ export interface components {
         };
         /** @description The status of a step. */
         StepStatus: "pending" | "running" | "success" | "failed" | "skipped" | "cancelled" | "in_doubt" | "rolled_back" | "rollback_failed";
+        /** @description One difference of one step. */
+        StepVersionChange: {
+            /** @description Its id in the new text, or in the old one if it was removed. */
+            step: string;
+            /** @description What happened to it. */
+            change: components["schemas"]["StepDifference"];
+            /** @description JSON Pointers of the fields that differ. */
+            fields?: string[];
+            /** @description Its id in the old text, if it was renamed. */
+            was?: string | null;
+        };
         /** @description One step of a run. */
         StepView: {
             /** @description Its path, with enclosing bodies and iterations. */
@@ -3397,6 +3477,13 @@ export interface components {
              * @description The `offset` of the next part; absent on the last one.
              */
             next?: number | null;
+        };
+        /** @description The difference of two versions of a composition. */
+        VersionComparison: {
+            /** @description Steps that are not the same, in the order of the new text; removed ones last. */
+            steps: components["schemas"]["StepVersionChange"][];
+            /** @description Changes of the composition as a tool. */
+            interface: components["schemas"]["InterfaceChange"][];
         };
         /** @description A question that a run waits for. */
         WaitView: {
@@ -10585,6 +10672,216 @@ export interface operations {
             };
             /** @description something that the request names does not exist */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pinOutput: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PinRequest"];
+            };
+        };
+        responses: {
+            /** @description the edits */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EditList"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body did not arrive in time */
+            408: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the body is not plain JSON */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the request can be read and makes no sense; `diagnostics` says where */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description a fault of Segue itself */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the server is busy; `Retry-After` says when to try again */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    compareTexts: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CompareRequest"];
+            };
+        };
+        responses: {
+            /** @description what changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["VersionComparison"];
+                };
+            };
+            /** @description it cannot be read */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the token is missing or wrong */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description the host, the origin or the rights are not allowed */
+            403: {
                 headers: {
                     [name: string]: unknown;
                 };
