@@ -14,7 +14,7 @@ use segue_core::limits::Limits;
 use segue_core::source::{Source, Span};
 use segue_core::testing::read_tests;
 
-use super::positions::{Encoding, Lines};
+use super::positions::{Encoding, LineIndex};
 use super::uri;
 use crate::app::language::ToolSnapshot;
 use crate::config::documents::{DocumentSearch, is_test_file};
@@ -39,7 +39,7 @@ pub(super) struct EditorDocument {
     pub(super) path: Option<PathBuf>,
     pub(super) version: i32,
     text: Arc<str>,
-    lines: Lines,
+    lines: LineIndex,
     /// The name of its source; its ending says the notation.
     name: Arc<str>,
     /// Whether it was a composition once: a broken text stays one.
@@ -71,7 +71,7 @@ impl EditorDocument {
             None => format!("untitled.{}", if is_json { "json" } else { "yaml" }),
         };
         EditorDocument {
-            lines: Lines::of(&item.text, encoding),
+            lines: LineIndex::of(&item.text, encoding),
             uri: item.uri,
             path,
             version: item.version,
@@ -100,7 +100,7 @@ impl EditorDocument {
                     text = whole.text;
                 }
             }
-            self.lines = Lines::of(&text, encoding);
+            self.lines = LineIndex::of(&text, encoding);
         }
         (self.text, self.version) = (text.into(), version);
         self.analysed.take();

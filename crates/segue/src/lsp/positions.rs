@@ -26,7 +26,7 @@ impl Encoding {
 }
 
 /// The lines of a text.
-pub(super) struct Lines {
+pub(super) struct LineIndex {
     encoding: Encoding,
     lines: Vec<Line>,
 }
@@ -39,8 +39,8 @@ struct Line {
     is_ascii: bool,
 }
 
-impl Lines {
-    pub(super) fn of(text: &str, encoding: Encoding) -> Lines {
+impl LineIndex {
+    pub(super) fn of(text: &str, encoding: Encoding) -> LineIndex {
         let bytes = text.as_bytes();
         let (mut lines, mut start) = (Vec::new(), 0);
         let mut line = |start: usize, end: usize| {
@@ -62,7 +62,7 @@ impl Lines {
             }
         }
         line(start, bytes.len());
-        Lines { encoding, lines }
+        LineIndex { encoding, lines }
     }
 
     /// The offset of a position. One beyond a line means its end, one beyond the text the text's end.
@@ -148,7 +148,7 @@ mod tests {
     fn both_encodings_go_there_and_back() {
         let text = "a: ü🦀x\r\nb\rc\n🦀";
         for encoding in [Encoding::Utf8, Encoding::Utf16] {
-            let lines = Lines::of(text, encoding);
+            let lines = LineIndex::of(text, encoding);
             for (offset, _) in text.char_indices().chain([(text.len(), ' ')]) {
                 // Between the two parts of a line break is the end of the line.
                 let expected = if text[offset..].starts_with('\n') && text[..offset].ends_with('\r')
@@ -162,15 +162,15 @@ mod tests {
             }
         }
         let at_x = text.find('x').unwrap();
-        let character = |encoding| Lines::of(text, encoding).position(text, at_x).character;
+        let character = |encoding| LineIndex::of(text, encoding).position(text, at_x).character;
         assert_eq!((character(Encoding::Utf8), character(Encoding::Utf16)), (9, 6));
-        assert_eq!(Lines::of(text, Encoding::Utf16).position(text, text.len()).line, 3);
+        assert_eq!(LineIndex::of(text, Encoding::Utf16).position(text, text.len()).line, 3);
     }
 
     #[test]
     fn positions_outside_are_moved_inside() {
         let text = "ü🦀\nb";
-        let lines = Lines::of(text, Encoding::Utf16);
+        let lines = LineIndex::of(text, Encoding::Utf16);
         let offset = |line, character| lines.offset(text, Position { line, character });
         assert_eq!(offset(0, 99), 6);
         assert_eq!(offset(9, 0), text.len());
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn a_span_is_cut_at_line_breaks() {
         let text = "ab\ncd\r\nef";
-        let lines = Lines::of(text, Encoding::Utf8);
+        let lines = LineIndex::of(text, Encoding::Utf8);
         let parts: Vec<&str> =
             lines.per_line(Span::new(1, 8)).map(|part| &text[part.range()]).collect();
         assert_eq!(parts, ["b", "cd", "e"]);

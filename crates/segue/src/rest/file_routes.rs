@@ -23,7 +23,7 @@ pub const ROUTES: &[Route] = &[
                configuration. `writable` says whether the caller may save them. A caller that is bound to a \
                toolset sees those whose compositions it may run.",
         responses: &[json(200, "by path", SchemaGenerator::subschema_for::<FileList>)],
-        handler: Handler::Worker(|request| Box::pin(files::list(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { files::list(&request) })),
         ..route(Verb::Get, "/api/v1/files", Right::Read, "listFiles")
     },
     Route {
@@ -31,7 +31,7 @@ pub const ROUTES: &[Route] = &[
         more: "The path is one part of the address: `/` is written `%2F`. `ETag` is the hash.",
         responses: &[json(200, "the file", SchemaGenerator::subschema_for::<FileText>)],
         problems: &[404, 409],
-        handler: Handler::Worker(|request| Box::pin(files::get(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { files::get(&request) })),
         ..route(Verb::Get, "/api/v1/files/{path}", Right::Read, "getFile")
     },
     Route {
@@ -51,7 +51,7 @@ pub const ROUTES: &[Route] = &[
             ),
         ],
         problems: &[404, 409, 412],
-        handler: Handler::Worker(|request| Box::pin(files::put(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { files::put(&request) })),
         ..route(Verb::Put, "/api/v1/files/{path}", Right::Write, "putFile")
     },
     Route {
@@ -64,7 +64,7 @@ pub const ROUTES: &[Route] = &[
             content: ResponseContent::Nothing,
         }],
         problems: &[404, 409, 412, 422],
-        handler: Handler::Worker(|request| Box::pin(files::delete(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { files::delete(&request) })),
         ..route(Verb::Delete, "/api/v1/files/{path}", Right::Write, "deleteFile")
     },
     Route {
@@ -79,7 +79,7 @@ pub const ROUTES: &[Route] = &[
             SchemaGenerator::subschema_for::<SavedFile>,
         )],
         problems: &[404, 409, 412],
-        handler: Handler::Worker(|request| Box::pin(files::rename(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { files::rename(&request) })),
         ..route(Verb::Post, "/api/v1/files/{path}/rename", Right::Write, "renameFile")
     },
 ];

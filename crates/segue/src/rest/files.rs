@@ -4,25 +4,25 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 
 use super::compositions::add_location;
-use crate::api::files::{self, Precondition};
+use crate::api::files::{self, FilePrecondition};
 use crate::api::requests::{RenameFile, SaveFile};
 use crate::http::problem::Problem;
 use crate::http::request::{ApiRequest, HandlerResult, json, no_content};
 
 /// `GET /api/v1/files`
-pub(super) async fn list(request: ApiRequest) -> HandlerResult {
+pub(super) fn list(request: &ApiRequest) -> HandlerResult {
     Ok(json(StatusCode::OK, &files::list(request.service(), &request.who)))
 }
 
 /// `GET /api/v1/files/{path}`
-pub(super) async fn get(request: ApiRequest) -> HandlerResult {
+pub(super) fn get(request: &ApiRequest) -> HandlerResult {
     let file = files::read(request.service(), &request.who, request.part("path"))?;
     Ok(tagged(json(StatusCode::OK, &file), &file.hash))
 }
 
 /// `PUT /api/v1/files/{path}`
-pub(super) async fn put(request: ApiRequest) -> HandlerResult {
-    let (precondition, path) = (precondition(&request)?, request.part("path"));
+pub(super) fn put(request: &ApiRequest) -> HandlerResult {
+    let (precondition, path) = (precondition(request)?, request.part("path"));
     let wanted: SaveFile = request.read()?;
     let saved = files::save(request.service(), &request.who, path, &wanted, &precondition)?;
     let (file, is_new) = saved;
@@ -34,15 +34,15 @@ pub(super) async fn put(request: ApiRequest) -> HandlerResult {
 }
 
 /// `DELETE /api/v1/files/{path}`
-pub(super) async fn delete(request: ApiRequest) -> HandlerResult {
-    let (precondition, path) = (precondition(&request)?, request.part("path"));
+pub(super) fn delete(request: &ApiRequest) -> HandlerResult {
+    let (precondition, path) = (precondition(request)?, request.part("path"));
     files::delete(request.service(), &request.who, path, &precondition)?;
     Ok(no_content())
 }
 
 /// `POST /api/v1/files/{path}/rename`
-pub(super) async fn rename(request: ApiRequest) -> HandlerResult {
-    let (precondition, path) = (precondition(&request)?, request.part("path"));
+pub(super) fn rename(request: &ApiRequest) -> HandlerResult {
+    let (precondition, path) = (precondition(request)?, request.part("path"));
     let wanted: RenameFile = request.read()?;
     let file = files::rename(request.service(), &request.who, path, &wanted, &precondition)?;
     let mut response = json(StatusCode::OK, &file);
@@ -50,8 +50,8 @@ pub(super) async fn rename(request: ApiRequest) -> HandlerResult {
     Ok(tagged(response, &file.hash))
 }
 
-fn precondition(request: &ApiRequest) -> Result<Precondition, Problem> {
-    Ok(Precondition::of(request.header("if-match"), request.header("if-none-match"))?)
+fn precondition(request: &ApiRequest) -> Result<FilePrecondition, Problem> {
+    Ok(FilePrecondition::of(request.header("if-match"), request.header("if-none-match"))?)
 }
 
 /// The address of a file. Its path is one part of the address, so `/` is written `%2F`.

@@ -6,7 +6,7 @@ use crate::api::language;
 use crate::http::request::{ApiRequest, HandlerResult, json};
 
 /// `POST /api/v1/language/analyze`
-pub(super) async fn analyze(request: ApiRequest) -> HandlerResult {
+pub(super) fn analyze(request: &ApiRequest) -> HandlerResult {
     let answer = language::analyze(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
@@ -24,25 +24,25 @@ pub(super) async fn hover(request: ApiRequest) -> HandlerResult {
 }
 
 /// `POST /api/v1/language/references`
-pub(super) async fn references(request: ApiRequest) -> HandlerResult {
+pub(super) fn references(request: &ApiRequest) -> HandlerResult {
     let answer = language::references(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
 
 /// `POST /api/v1/language/rename`
-pub(super) async fn rename(request: ApiRequest) -> HandlerResult {
+pub(super) fn rename(request: &ApiRequest) -> HandlerResult {
     let answer = language::rename(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
 
 /// `POST /api/v1/language/actions`
-pub(super) async fn actions(request: ApiRequest) -> HandlerResult {
+pub(super) fn actions(request: &ApiRequest) -> HandlerResult {
     let answer = language::actions(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
 
 /// `POST /api/v1/language/edit`
-pub(super) async fn edit(request: ApiRequest) -> HandlerResult {
+pub(super) fn edit(request: &ApiRequest) -> HandlerResult {
     let answer = language::edit_text(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
@@ -54,13 +54,13 @@ pub(super) async fn preview(request: ApiRequest) -> HandlerResult {
 }
 
 /// `POST /api/v1/language/pin`
-pub(super) async fn pin(request: ApiRequest) -> HandlerResult {
+pub(super) fn pin(request: &ApiRequest) -> HandlerResult {
     let answer = language::pin_output(request.service(), &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }
 
 /// `POST /api/v1/language/compare`
-pub(super) async fn compare(request: ApiRequest) -> HandlerResult {
+pub(super) fn compare(request: &ApiRequest) -> HandlerResult {
     let answer = language::compare_texts(request.service(), &request.who, &request.read()?)?;
     Ok(json(StatusCode::OK, &answer))
 }

@@ -24,7 +24,7 @@ pub const ROUTES: &[Route] = &[
                may compose of.",
         body: Some(needed(SchemaGenerator::subschema_for::<AnalyzeText>)),
         responses: &[json(200, "the analysis", SchemaGenerator::subschema_for::<TextAnalysis>)],
-        handler: Handler::Worker(|request| Box::pin(language::analyze(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::analyze(&request) })),
         ..route(Verb::Post, "/api/v1/language/analyze", Right::Read, "analyzeText")
     },
     Route {
@@ -52,21 +52,21 @@ pub const ROUTES: &[Route] = &[
         about: "Find where the name at a position is declared and used",
         body: Some(needed(SchemaGenerator::subschema_for::<FindReferences>)),
         responses: &[json(200, "the places", SchemaGenerator::subschema_for::<ReferenceList>)],
-        handler: Handler::Worker(|request| Box::pin(language::references(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::references(&request) })),
         ..route(Verb::Post, "/api/v1/language/references", Right::Read, "findReferences")
     },
     Route {
         about: "Rename what the name at a position means, everywhere in the text",
         body: Some(needed(SchemaGenerator::subschema_for::<RenameSymbol>)),
         responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
-        handler: Handler::Worker(|request| Box::pin(language::rename(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::rename(&request) })),
         ..route(Verb::Post, "/api/v1/language/rename", Right::Read, "renameSymbol")
     },
     Route {
         about: "List the fixes of the findings in a part of a text",
         body: Some(needed(SchemaGenerator::subschema_for::<FindActions>)),
         responses: &[json(200, "the fixes", SchemaGenerator::subschema_for::<ActionList>)],
-        handler: Handler::Worker(|request| Box::pin(language::actions(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::actions(&request) })),
         ..route(Verb::Post, "/api/v1/language/actions", Right::Read, "findActions")
     },
     Route {
@@ -74,7 +74,7 @@ pub const ROUTES: &[Route] = &[
         more: "Everything that the change does not mean keeps its bytes. Nothing is saved.",
         body: Some(needed(SchemaGenerator::subschema_for::<EditText>)),
         responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
-        handler: Handler::Worker(|request| Box::pin(language::edit(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::edit(&request) })),
         ..route(Verb::Post, "/api/v1/language/edit", Right::Read, "editText")
     },
     Route {
@@ -93,7 +93,7 @@ pub const ROUTES: &[Route] = &[
         more: "Nothing is saved: save the new text as a file.",
         body: Some(needed(SchemaGenerator::subschema_for::<PinOutput>)),
         responses: &[json(200, "the edits", SchemaGenerator::subschema_for::<EditList>)],
-        handler: Handler::Worker(|request| Box::pin(language::pin(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::pin(&request) })),
         ..route(Verb::Post, "/api/v1/language/pin", Right::Read, "pinOutput")
     },
     Route {
@@ -105,7 +105,7 @@ pub const ROUTES: &[Route] = &[
             "what changed",
             SchemaGenerator::subschema_for::<VersionComparison>,
         )],
-        handler: Handler::Worker(|request| Box::pin(language::compare(request))),
+        handler: Handler::Worker(|request| Box::pin(async move { language::compare(&request) })),
         ..route(Verb::Post, "/api/v1/language/compare", Right::Read, "compareTexts")
     },
 ];

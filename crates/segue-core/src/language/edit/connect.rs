@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::draft::Draft;
+use super::draft::EditDraft;
 use super::fields::{add_field, set_at};
 use super::insert::Content;
-use super::path::{self, Path, Segment, pointer_parts};
+use super::path::{self, Segment, ValuePath, pointer_parts};
 use super::steps::is_item;
 use super::subject::Subject;
 use super::types::Reference;
@@ -95,7 +95,7 @@ pub(super) fn add_dependency(
 
 /// Removes the entries of a step from the `depends_on` of another; whether there were any.
 pub(super) fn remove_dependency(
-    draft: &mut Draft,
+    draft: &mut EditDraft,
     step: &[Segment],
     id: &str,
 ) -> Result<bool, EditError> {
@@ -224,7 +224,7 @@ fn not_connected(
 }
 
 /// The paths of the steps outside of some steps.
-pub(super) fn others(subject: &Subject, inside: &[Path]) -> Vec<Path> {
-    let is_inside = |path: &Path| inside.iter().any(|outer| path.starts_with(outer));
+pub(super) fn others(subject: &Subject, inside: &[ValuePath]) -> Vec<ValuePath> {
+    let is_inside = |path: &ValuePath| inside.iter().any(|outer| path.starts_with(outer));
     subject.steps.iter().map(|step| step.path.clone()).filter(|path| !is_inside(path)).collect()
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::insert::{Content, Slot};
 use super::layout::Layout;
-use super::path::{self, Path, Segment, changed, node_at};
+use super::path::{self, Segment, ValuePath, changed, node_at};
 use super::scalar::replace_in_scalar;
 use super::style::Style;
 use crate::diagnostic::Code;
@@ -44,7 +44,7 @@ pub(super) struct TextChange {
     pub(super) text: String,
 }
 
-pub(super) struct Draft {
+pub(super) struct EditDraft {
     original: Arc<str>,
     source: Source,
     root: Node,
@@ -53,11 +53,11 @@ pub(super) struct Draft {
     pieces: Vec<Piece>,
 }
 
-impl Draft {
-    pub(super) fn new(source: &Source, root: Node, limits: &Limits) -> Draft {
+impl EditDraft {
+    pub(super) fn new(source: &Source, root: Node, limits: &Limits) -> EditDraft {
         let style = Style::of(source, &root);
         let original: Arc<str> = source.text().into();
-        Draft {
+        EditDraft {
             pieces: vec![Piece::Kept(0..original.len())],
             original,
             source: source.clone(),
@@ -68,7 +68,11 @@ impl Draft {
     }
 
     /// A text of its own in the style of another one.
-    pub(super) fn fresh(like: &Draft, name: &str, value: &Value) -> Result<Draft, EditError> {
+    pub(super) fn fresh(
+        like: &EditDraft,
+        name: &str,
+        value: &Value,
+    ) -> Result<EditDraft, EditError> {
         let style = like.style.clone();
         let is_json = style.notation == Notation::Json;
         let body = if is_json { style.bracketed(value, "", "") } else { style.document(value) };
@@ -77,7 +81,7 @@ impl Draft {
         let root = document::read(&source, ReadLimits::for_documents(&like.limits))
             .map_err(|_| EditError::new(Code::Internal, "the new text cannot be read"))?;
         let limits = like.limits.clone();
-        Ok(Draft { style, ..Draft::new(&source, root, &limits) })
+        Ok(EditDraft { style, ..EditDraft::new(&source, root, &limits) })
     }
 
     pub(super) fn into_text(self) -> String {
@@ -169,7 +173,7 @@ impl Draft {
         from: &[Segment],
         list: &[Segment],
         at: usize,
-    ) -> Result<Path, EditError> {
+    ) -> Result<ValuePath, EditError> {
         let Some((Segment::Index(own), outer)) = from.split_last() else {
             return Ok(from.to_vec());
         };
@@ -293,7 +297,7 @@ impl Draft {
     /// Changes parts of strings. The paths are those of strings that are no copies of an alias.
     pub(super) fn change_texts(
         &mut self,
-        changes: &[(Path, Vec<TextChange>)],
+        changes: &[(ValuePath, Vec<TextChange>)],
     ) -> Result<(), EditError> {
         let mut edits = Vec::new();
         let mut expected = Vec::new();

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::connect::{add_dependency, others, remove_dependency};
-use super::draft::{Draft, TextChange};
+use super::draft::{EditDraft, TextChange};
 use super::insert::{Content, Moved};
-use super::path::{self, Path, Segment};
+use super::path::{self, Segment, ValuePath};
 use super::steps::check_new_id;
 use super::subject::{StepPlace, Subject};
 use super::types::NewText;
@@ -67,7 +67,7 @@ pub(super) fn extract(
         return Err(EditError::new(Code::InvalidField, message)
             .help("say with `output` what the composition returns"));
     }
-    let inside: Vec<Path> = steps.iter().map(|step| step.path.clone()).collect();
+    let inside: Vec<ValuePath> = steps.iter().map(|step| step.path.clone()).collect();
     let boundary = boundary(subject, &inside, &call)?;
     let text = new_text(subject, name, &steps, &boundary)?;
     let waits = call_in_place(subject, &steps, &inside, &boundary, &call)?;
@@ -75,7 +75,7 @@ pub(super) fn extract(
     Ok(NewText { name: name.clone(), text })
 }
 
-fn boundary(subject: &Subject, inside: &[Path], call: &str) -> Result<Boundary, EditError> {
+fn boundary(subject: &Subject, inside: &[ValuePath], call: &str) -> Result<Boundary, EditError> {
     let composition = &subject.composition;
     let is_inside = |id: &str| {
         let place = subject.steps.iter().find(|step| &*step.id == id);
@@ -241,7 +241,7 @@ fn new_text(
     boundary: &Boundary,
 ) -> Result<String, EditError> {
     let skeleton = Value::from(skeleton(subject, name, boundary));
-    let mut draft = Draft::fresh(&subject.draft, name, &skeleton)?;
+    let mut draft = EditDraft::fresh(&subject.draft, name, &skeleton)?;
     let list = vec![Segment::Key("steps".into())];
     let changes = found(by_path(subject, boundary.inside.iter().cloned()))?;
     let layout = subject.draft.layout();
@@ -252,7 +252,7 @@ fn new_text(
         let Some(moved) = moved else { continue };
         draft.insert_item(&list, position, &Content::Moved(moved)).map_err(shared_value)?;
         let to = path::index(&list, position);
-        let texts: Vec<(Path, Vec<TextChange>)> = changes
+        let texts: Vec<(ValuePath, Vec<TextChange>)> = changes
             .iter()
             .filter(|(path, _)| path.starts_with(&step.path))
             .map(|(path, changes)| {
@@ -263,7 +263,7 @@ fn new_text(
         draft.change_texts(&texts).map_err(shared_value)?;
         for inner in subject.steps.iter().filter(|inner| inner.path.starts_with(&step.path)) {
             let rest = inner.path[step.path.len()..].iter().cloned();
-            let at: Path = to.iter().cloned().chain(rest).collect();
+            let at: ValuePath = to.iter().cloned().chain(rest).collect();
             for outer in outer_dependencies(subject, inner, steps) {
                 remove_dependency(&mut draft, &at, &outer)?;
             }
@@ -338,7 +338,7 @@ fn depends_on(subject: &Subject, step: &[Segment]) -> Vec<Arc<str>> {
 fn call_in_place(
     subject: &mut Subject,
     steps: &[StepPlace],
-    inside: &[Path],
+    inside: &[ValuePath],
     boundary: &Boundary,
     call: &str,
 ) -> Result<Vec<Arc<str>>, EditError> {

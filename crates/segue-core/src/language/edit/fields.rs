@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::insert::{Content, Slot};
-use super::path::{self, Path, Segment, pointer_parts};
+use super::path::{self, Segment, ValuePath, pointer_parts};
 use super::subject::Subject;
 use crate::diagnostic::{Code, nearest_name};
 use crate::document::{Node, NodeKind};
@@ -11,7 +11,7 @@ use crate::language::EditError;
 use crate::value::Value;
 
 /// The object whose fields are meant.
-fn owner(subject: &Subject, step: Option<&str>) -> Result<Path, EditError> {
+fn owner(subject: &Subject, step: Option<&str>) -> Result<ValuePath, EditError> {
     match step {
         Some(id) => Ok(subject.find(id)?.path.clone()),
         None => Ok(subject.base.clone()),
@@ -49,7 +49,7 @@ pub(super) fn set(
 /// Sets the value at a pointer below a path.
 pub(super) fn set_at(
     subject: &mut Subject,
-    mut at: Path,
+    mut at: ValuePath,
     parts: &[Arc<str>],
     field: &str,
     value: &Value,
@@ -130,7 +130,7 @@ pub(super) fn clear(
     subject.draft.remove(&at)
 }
 
-fn child_path(node: &Node, at: &[Segment], part: &str) -> Option<Path> {
+fn child_path(node: &Node, at: &[Segment], part: &str) -> Option<ValuePath> {
     match &node.kind {
         NodeKind::Object(_) => node.get(part).map(|_| path::key(at, part)),
         NodeKind::Array(items) => {

@@ -2,7 +2,7 @@
 //! dashes, anchors, commas, comments.
 
 use super::lines::Lines;
-use super::path::{Path, Segment, node_at};
+use super::path::{Segment, ValuePath, node_at};
 use super::style::{Style, is_alias, is_bracketed};
 use crate::document::{Member, Node, NodeKind};
 use crate::source::Notation;
@@ -330,12 +330,12 @@ impl<'d> Layout<'d> {
     }
 
     /// The path of the node with a span, of nodes that are no copies of an alias.
-    pub(super) fn path_of(&self, span: crate::source::Span) -> Option<Path> {
+    pub(super) fn path_of(&self, span: crate::source::Span) -> Option<ValuePath> {
         fn find(
             layout: &Layout<'_>,
             node: &Node,
             span: crate::source::Span,
-            path: &mut Path,
+            path: &mut ValuePath,
         ) -> bool {
             if node.span == span {
                 return true;
@@ -360,7 +360,7 @@ impl<'d> Layout<'d> {
             }
             false
         }
-        let mut path = Path::new();
+        let mut path = ValuePath::new();
         find(self, self.root, span, &mut path).then_some(path)
     }
 }

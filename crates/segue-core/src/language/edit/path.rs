@@ -12,20 +12,20 @@ pub(super) enum Segment {
     Index(usize),
 }
 
-pub(super) type Path = Vec<Segment>;
+pub(super) type ValuePath = Vec<Segment>;
 
 /// The path with one more segment.
-pub(super) fn joined(path: &[Segment], last: Segment) -> Path {
+pub(super) fn joined(path: &[Segment], last: Segment) -> ValuePath {
     let mut path = path.to_vec();
     path.push(last);
     path
 }
 
-pub(super) fn key(path: &[Segment], name: &str) -> Path {
+pub(super) fn key(path: &[Segment], name: &str) -> ValuePath {
     joined(path, Segment::Key(name.into()))
 }
 
-pub(super) fn index(path: &[Segment], at: usize) -> Path {
+pub(super) fn index(path: &[Segment], at: usize) -> ValuePath {
     joined(path, Segment::Index(at))
 }
 
@@ -126,16 +126,16 @@ pub(super) fn without(value: &Value, path: &[Segment]) -> Value {
 }
 
 /// The path of an item after another item was inserted into a list.
-pub(super) fn after_insert(path: &[Segment], list: &[Segment], at: usize) -> Path {
+pub(super) fn after_insert(path: &[Segment], list: &[Segment], at: usize) -> ValuePath {
     shifted(path, list, |own| if own >= at { own + 1 } else { own })
 }
 
 /// The path of a node after an item was removed from a list; the node is not inside that item.
-pub(super) fn after_remove(path: &[Segment], list: &[Segment], at: usize) -> Path {
+pub(super) fn after_remove(path: &[Segment], list: &[Segment], at: usize) -> ValuePath {
     shifted(path, list, |own| if own > at { own - 1 } else { own })
 }
 
-fn shifted(path: &[Segment], list: &[Segment], shift: impl Fn(usize) -> usize) -> Path {
+fn shifted(path: &[Segment], list: &[Segment], shift: impl Fn(usize) -> usize) -> ValuePath {
     let mut path = path.to_vec();
     if path.len() > list.len()
         && path.starts_with(list)

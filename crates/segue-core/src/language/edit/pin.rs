@@ -1,6 +1,6 @@
 //! Keeps the output of a step as a mock in the text of a test file.
 
-use super::draft::Draft;
+use super::draft::EditDraft;
 use super::insert::Slot;
 use super::path;
 use crate::compile::contained;
@@ -67,7 +67,7 @@ fn pin_in_file(
     }
     let has_answers = mocks.is_some_and(|mocks| !mocks.members().is_empty());
     let has_answer = mocks.is_some_and(|mocks| mocks.get(step).is_some());
-    let mut draft = Draft::new(test, root, limits);
+    let mut draft = EditDraft::new(test, root, limits);
     let tools = path::key(&[], "tools");
     match (members.iter().any(|name| name == "tools"), has_answers, has_answer) {
         (_, _, true) => draft.set(&path::key(&tools, step), answer)?,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::connect::remove_dependency;
 use super::draft::TextChange;
 use super::insert::{Content, Slot};
-use super::path::{self, Path, Segment};
+use super::path::{self, Segment, ValuePath};
 use super::subject::Subject;
 use super::types::Place;
 use super::uses::{by_path, is_identifier, uses};
@@ -89,7 +89,7 @@ pub(super) fn remove(subject: &mut Subject, id: &str) -> Result<(), EditError> {
         .filter(|step| step.path.starts_with(&place.path))
         .map(|step| step.id.clone())
         .collect();
-    let others: Vec<Path> = subject
+    let others: Vec<ValuePath> = subject
         .steps
         .iter()
         .filter(|step| !step.path.starts_with(&place.path))
@@ -230,10 +230,10 @@ pub(super) fn duplicate(
     let has_id = subject.draft.node(&path::key(&place.path, "id")).is_some();
     subject.draft.insert_item(&list, at + 1, &Content::Moved(moved))?;
     let copy_path = path::index(&list, at + 1);
-    let shifted = |path: Path| -> Path {
+    let shifted = |path: ValuePath| -> ValuePath {
         copy_path.iter().cloned().chain(path[copy_path.len()..].iter().cloned()).collect()
     };
-    let texts: Vec<(Path, Vec<TextChange>)> = changes
+    let texts: Vec<(ValuePath, Vec<TextChange>)> = changes
         .iter()
         .filter(|(path, _)| path.starts_with(&place.path))
         .map(|(path, changes)| (shifted(path.clone()), changes.clone()))
@@ -363,7 +363,7 @@ fn rename_keys(
     Ok(())
 }
 
-type KeyRename = (Path, Arc<str>, Arc<str>);
+type KeyRename = (ValuePath, Arc<str>, Arc<str>);
 
 fn naming_fields(
     node: &crate::document::Node,

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::draft::Draft;
+use super::draft::EditDraft;
 use super::insert::Slot;
-use super::path::{self, Path, Segment, node_at};
+use super::path::{self, Segment, ValuePath, node_at};
 use super::types::Place;
 use crate::catalog::Catalog;
 use crate::compile::dialect::grammar::{CHAIN, COMPOSITION, LOOP, REPEAT, STEP, STEP_KINDS};
@@ -20,11 +20,11 @@ use crate::source::Source;
 
 /// A composition with its text.
 pub(super) struct Subject {
-    pub(super) draft: Draft,
+    pub(super) draft: EditDraft,
     /// The composition of the original text, with whatever errors it has.
     pub(super) composition: Arc<Composition>,
     /// Where the composition is in the document; templates wrap it.
-    pub(super) base: Path,
+    pub(super) base: ValuePath,
     /// The steps of the original text, in its order.
     pub(super) steps: Vec<StepPlace>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Subject {
 #[derive(Clone, Debug)]
 pub(super) struct StepPlace {
     pub(super) id: Arc<str>,
-    pub(super) path: Path,
+    pub(super) path: ValuePath,
 }
 
 impl StepPlace {
@@ -79,11 +79,11 @@ impl Subject {
                 .help("`segue convert` makes a native composition of it"));
         }
         let is_template = !std::ptr::eq(unwrap_template(&root), &raw const root);
-        let base = if is_template { path::key(&[], "composition") } else { Path::new() };
+        let base = if is_template { path::key(&[], "composition") } else { ValuePath::new() };
         let mut places = Vec::new();
         collect(&root, &list_path(&root, &base), false, &mut places);
         let steps = named(&root, &composition, places);
-        let draft = Draft::new(source, root, limits);
+        let draft = EditDraft::new(source, root, limits);
         Ok(Subject { draft, composition: Arc::new(composition), base, steps })
     }
 
@@ -92,7 +92,7 @@ impl Subject {
     }
 
     /// The list of the composition's own steps.
-    pub(super) fn own_list(&self) -> Path {
+    pub(super) fn own_list(&self) -> ValuePath {
         list_path(self.draft.root(), &self.base)
     }
 
@@ -140,7 +140,7 @@ impl Subject {
     }
 
     /// The list of steps and the position that a place means.
-    pub(super) fn place(&self, place: &Place) -> Result<(Path, usize), EditError> {
+    pub(super) fn place(&self, place: &Place) -> Result<(ValuePath, usize), EditError> {
         match place {
             Place::Before { step } => {
                 let (list, at) = self.find(step)?.in_list();
@@ -160,7 +160,7 @@ impl Subject {
     }
 
     /// A list of steps inside a step, or that of the composition.
-    fn body(&self, step: Option<&str>, body: Option<&str>) -> Result<Path, EditError> {
+    fn body(&self, step: Option<&str>, body: Option<&str>) -> Result<ValuePath, EditError> {
         let list = match step {
             None => Some(self.own_list()),
             Some(id) => {
@@ -171,7 +171,7 @@ impl Subject {
                 })
             }
         };
-        let list = list.filter(|list: &Path| self.draft.node(list).is_some());
+        let list = list.filter(|list: &ValuePath| self.draft.node(list).is_some());
         list.ok_or_else(|| {
             let owner = step.map_or("the composition".to_owned(), |id| format!("step `{id}`"));
             let message = match body {
@@ -241,7 +241,7 @@ fn find_step(steps: &[Arc<Step>], id: &str) -> Option<Arc<Step>> {
 }
 
 /// The list of steps of a composition or a chain.
-fn list_path(root: &Node, base: &[Segment]) -> Path {
+fn list_path(root: &Node, base: &[Segment]) -> ValuePath {
     let composition = node_at(root, base).unwrap_or(root);
     let mut list = base.to_vec();
     if composition.get("implementation").is_some() {
@@ -253,7 +253,7 @@ fn list_path(root: &Node, base: &[Segment]) -> Path {
 }
 
 /// The list of steps inside a step that a name means.
-fn body_of(step: &Node, body: Option<&str>) -> Option<Path> {
+fn body_of(step: &Node, body: Option<&str>) -> Option<ValuePath> {
     let key = |name: &str| Segment::Key(name.into());
     for kind in ["loop", "repeat"] {
         if step.get(kind).is_some() {
@@ -280,7 +280,7 @@ fn body_of(step: &Node, body: Option<&str>) -> Option<Path> {
 }
 
 /// Collects the paths of all steps of a list and of the lists inside them.
-fn collect(root: &Node, list: &[Segment], are_branches: bool, into: &mut Vec<Path>) {
+fn collect(root: &Node, list: &[Segment], are_branches: bool, into: &mut Vec<ValuePath>) {
     let Some(node) = node_at(root, list) else { return };
     for (at, item) in node.items().iter().enumerate() {
         let step = path::index(list, at);
@@ -304,12 +304,12 @@ fn collect(root: &Node, list: &[Segment], are_branches: bool, into: &mut Vec<Pat
 }
 
 /// The steps with their ids: a chain also names steps that have none.
-fn named(root: &Node, composition: &Composition, places: Vec<Path>) -> Vec<StepPlace> {
+fn named(root: &Node, composition: &Composition, places: Vec<ValuePath>) -> Vec<StepPlace> {
     let mut by_span = std::collections::BTreeMap::new();
     composition.body.walk(&mut |step| {
         by_span.entry(step.span).or_insert_with(|| step.id.clone());
     });
-    let place = |path: Path| {
+    let place = |path: ValuePath| {
         let node = node_at(root, &path)?;
         let id = by_span.get(&node.span).cloned();
         let id = id.or_else(|| node.get("id").and_then(Node::as_str).cloned())?;

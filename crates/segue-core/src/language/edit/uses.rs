@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::draft::TextChange;
-use super::path::Path;
+use super::path::ValuePath;
 use super::subject::Subject;
 use crate::compile::{exprs_of, templates_of};
 use crate::composition::{Body, Composition, StepKind};
@@ -189,7 +189,7 @@ fn visit(ast: &Ast, next: Option<&Arc<str>>, is_guarded: bool, note: &mut NoteNo
 pub(super) fn by_path(
     subject: &Subject,
     changes: impl IntoIterator<Item = (Span, TextChange)>,
-) -> Option<Vec<(Path, Vec<TextChange>)>> {
+) -> Option<Vec<(ValuePath, Vec<TextChange>)>> {
     let layout = subject.draft.layout();
     let mut paths: BTreeMap<Span, Vec<TextChange>> = BTreeMap::new();
     for (site, change) in changes {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::fields::add_field;
 use super::insert::Content;
-use super::path::{self, Path, Segment};
+use super::path::{self, Segment, ValuePath};
 use super::steps::check_new_id;
 use super::subject::Subject;
 use super::types::Container;
@@ -29,7 +29,7 @@ pub(super) fn wrap(
     step.extend(fields);
     subject.draft.insert_item(&list, first, &Content::Value(step.into()))?;
     let container = path::index(&list, first);
-    let body: Path = container.iter().cloned().chain(inner).collect();
+    let body: ValuePath = container.iter().cloned().chain(inner).collect();
     for (moved, step) in steps.iter().enumerate() {
         // Each step before has left the list, and the container has entered it.
         let from = path::index(&list, step.in_list().1 + 1 - moved);
@@ -39,7 +39,7 @@ pub(super) fn wrap(
 }
 
 /// The fields of a container without steps, and the way from it to its list of steps.
-fn container_fields(container: &Container) -> (Map, Path) {
+fn container_fields(container: &Container) -> (Map, ValuePath) {
     let key = |name: &str| Segment::Key(name.into());
     let none = || Value::from(Vec::new());
     let object = |members: Vec<(&str, Option<Value>)>| {
@@ -124,7 +124,7 @@ pub(super) fn change_kind(subject: &mut Subject, id: &str, to: &Value) -> Result
     };
     add_kind(subject, &step, old_kind.as_deref(), kind, &value)?;
     if let (Some(list), Some((inner, false))) = (bodies, new_list) {
-        let target: Path = step.iter().cloned().chain(inner).collect();
+        let target: ValuePath = step.iter().cloned().chain(inner).collect();
         let count = subject.draft.node(&list).map_or(0, |node| node.items().len());
         for at in 0..count {
             subject.draft.move_item(&path::index(&list, 0), &target, at)?;
@@ -178,7 +178,7 @@ fn set_fields(subject: &mut Subject, step: &[Segment], fields: &Map) -> Result<(
 }
 
 /// The list of steps that a step of a kind has, if it has one list.
-fn own_steps(subject: &Subject, step: &[Segment], kind: &str) -> Option<Path> {
+fn own_steps(subject: &Subject, step: &[Segment], kind: &str) -> Option<ValuePath> {
     let list = match kind {
         "loop" | "repeat" => path::key(&path::key(step, kind), "steps"),
         "parallel" => path::key(step, "parallel"),
@@ -189,7 +189,7 @@ fn own_steps(subject: &Subject, step: &[Segment], kind: &str) -> Option<Path> {
 }
 
 /// The way to the list of steps of a new kind, and whether the request gives the steps.
-fn list_of(kind: &str, fields: &Map) -> Option<(Path, bool)> {
+fn list_of(kind: &str, fields: &Map) -> Option<(ValuePath, bool)> {
     let key = |name: &str| Segment::Key(name.into());
     let value = fields.get(kind)?;
     match kind {
@@ -222,7 +222,7 @@ fn check_bodies(
     subject: &Subject,
     id: &str,
     step: &[Segment],
-    kept: Option<&Path>,
+    kept: Option<&ValuePath>,
     keeps: bool,
 ) -> Result<(), EditError> {
     let inside = |other: &&super::subject::StepPlace| {

@@ -21,7 +21,7 @@ use segue_core::diagnostic::Code;
 use segue_core::source::Source;
 use segue_runtime::tools::ToolError;
 use segue_runtime::tools::builtin::{
-    DocumentError, DocumentFolder, DocumentPath, DocumentText, ProtectedFiles,
+    DocumentChangeError, DocumentFolder, DocumentPath, DocumentText, ProtectedFiles,
 };
 use serde::Serialize;
 
@@ -121,24 +121,27 @@ pub struct CurrentText {
 
 /// What a request expects of a file that it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Precondition {
+pub enum FilePrecondition {
     /// There is none: `If-None-Match: *`.
     Missing,
     /// Its text has this hash: `If-Match: "…"`.
     Hash(String),
 }
 
-impl Precondition {
+impl FilePrecondition {
     /// The precondition that the headers of a request state.
-    pub fn of(if_match: Option<&str>, if_none_match: Option<&str>) -> Result<Precondition, Error> {
+    pub fn of(
+        if_match: Option<&str>,
+        if_none_match: Option<&str>,
+    ) -> Result<FilePrecondition, Error> {
         let hash = |tag: &str| {
             let hash = tag.trim().strip_prefix('"')?.strip_suffix('"')?;
             let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
-            is_hash.then(|| Precondition::Hash(hash.to_ascii_lowercase()))
+            is_hash.then(|| FilePrecondition::Hash(hash.to_ascii_lowercase()))
         };
         let precondition = match (if_match, if_none_match.map(str::trim)) {
             (Some(tag), None) => hash(tag),
-            (None, Some("*")) => Some(Precondition::Missing),
+            (None, Some("*")) => Some(FilePrecondition::Missing),
             _ => None,
         };
         precondition.ok_or_else(|| {
@@ -206,7 +209,7 @@ pub fn read(service: &RunService, who: &Principal, path: &str) -> Result<FileTex
     let files = service.files();
     let (path, kind) = find(&files, path)?;
     let DocumentText { text, hash } =
-        files.folder.read(&path).map_err(|error| unreadable(error, &path))?;
+        files.folder.read(&path).map_err(|error| unreadable(&error, &path))?;
     if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &text) {
         return Err(no_file(path.as_str()));
     }
@@ -220,17 +223,17 @@ pub fn save(
     who: &Principal,
     path: &str,
     request: &SaveFile,
-    precondition: &Precondition,
+    precondition: &FilePrecondition,
 ) -> Result<(SavedFile, bool), Error> {
     let files = writable(service, who)?;
     let (path, kind) = target(&files, path)?;
     check_visible(service, who, &files, &path, kind)?;
     check_author(service, who, &path, kind, &request.text)?;
     check_consent(service, who, &files, &path, &request.text)?;
-    let is_new = *precondition == Precondition::Missing;
+    let is_new = *precondition == FilePrecondition::Missing;
     let saved = match precondition {
-        Precondition::Missing => files.folder.create(&path, &request.text),
-        Precondition::Hash(hash) => files.folder.replace(&path, &request.text, hash),
+        FilePrecondition::Missing => files.folder.create(&path, &request.text),
+        FilePrecondition::Hash(hash) => files.folder.replace(&path, &request.text, hash),
     };
     let hash = saved.map_err(|error| not_changed(error, &path))?;
     service.note_changed_files();
@@ -242,7 +245,7 @@ pub fn delete(
     service: &RunService,
     who: &Principal,
     path: &str,
-    precondition: &Precondition,
+    precondition: &FilePrecondition,
 ) -> Result<(), Error> {
     let files = writable(service, who)?;
     let (path, kind) = find(&files, path)?;
@@ -259,7 +262,7 @@ pub fn rename(
     who: &Principal,
     path: &str,
     request: &RenameFile,
-    precondition: &Precondition,
+    precondition: &FilePrecondition,
 ) -> Result<SavedFile, Error> {
     let files = writable(service, who)?;
     let (path, kind) = find(&files, path)?;
@@ -276,10 +279,10 @@ pub fn rename(
     Ok(SavedFile { path: to.as_str().into(), hash: hash.to_owned() })
 }
 
-fn existing(precondition: &Precondition) -> Result<&str, Error> {
+fn existing(precondition: &FilePrecondition) -> Result<&str, Error> {
     match precondition {
-        Precondition::Hash(hash) => Ok(hash),
-        Precondition::Missing => Err(Error::malformed("this changes a file that exists")
+        FilePrecondition::Hash(hash) => Ok(hash),
+        FilePrecondition::Missing => Err(Error::malformed("this changes a file that exists")
             .help("send `If-Match: \"HASH\"` with the hash that was read")),
     }
 }
@@ -462,10 +465,10 @@ impl VisibleFiles<'_> {
 }
 
 /// Why a file was not changed.
-fn not_changed(error: DocumentError, path: &DocumentPath) -> Error {
+fn not_changed(error: DocumentChangeError, path: &DocumentPath) -> Error {
     match error {
-        DocumentError::Refused(error) => refused(error, path),
-        DocumentError::Changed(present) => {
+        DocumentChangeError::Refused(error) => refused(&error, path),
+        DocumentChangeError::Changed(present) => {
             let message = match &present {
                 Some(_) => {
                     format!("`{}` holds another text than the request expects", path.as_str())
@@ -481,15 +484,15 @@ fn not_changed(error: DocumentError, path: &DocumentPath) -> Error {
 }
 
 /// Why a file cannot be read. One that is out of reach does not exist for the caller.
-fn unreadable(error: ToolError, path: &DocumentPath) -> Error {
-    match &error {
+fn unreadable(error: &ToolError, path: &DocumentPath) -> Error {
+    match error {
         ToolError::Refused { code: Code::PolicyViolation, .. } => no_file(path.as_str()),
         ToolError::Refused { code: Code::Limit, .. } => Error::conflict(error.to_string()),
         _ => refused(error, path),
     }
 }
 
-fn refused(error: ToolError, path: &DocumentPath) -> Error {
+fn refused(error: &ToolError, path: &DocumentPath) -> Error {
     let message = error.to_string();
     match error {
         ToolError::Refused { code: Code::NotFound, .. } => no_file(path.as_str()),

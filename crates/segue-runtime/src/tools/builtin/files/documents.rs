@@ -64,16 +64,16 @@ impl DocumentText {
 
 /// Why a document was not changed.
 #[derive(Debug)]
-pub enum DocumentError {
+pub enum DocumentChangeError {
     /// It holds another text than the one that the change is for; `None`: there is no file.
     Changed(Option<DocumentText>),
     /// It is not allowed or not possible, as the error says.
     Refused(ToolError),
 }
 
-impl From<ToolError> for DocumentError {
-    fn from(error: ToolError) -> DocumentError {
-        DocumentError::Refused(error)
+impl From<ToolError> for DocumentChangeError {
+    fn from(error: ToolError) -> DocumentChangeError {
+        DocumentChangeError::Refused(error)
     }
 }
 
@@ -97,12 +97,12 @@ impl DocumentFolder {
     }
 
     /// Writes a new document. Returns its hash.
-    pub fn create(&self, path: &DocumentPath, text: &str) -> Result<String, DocumentError> {
+    pub fn create(&self, path: &DocumentPath, text: &str) -> Result<String, DocumentChangeError> {
         let _changing = CHANGING.lock();
         self.root.fits(text.len())?;
         let leaf = self.leaf(path, true)?;
         if let Some(present) = leaf.text()? {
-            return Err(DocumentError::Changed(Some(DocumentText::new(present))));
+            return Err(DocumentChangeError::Changed(Some(DocumentText::new(present))));
         }
         refuse_namesake(&leaf, None)?;
         leaf.put(text, Existing::Refuse)?;
@@ -115,7 +115,7 @@ impl DocumentFolder {
         path: &DocumentPath,
         text: &str,
         expected: &str,
-    ) -> Result<String, DocumentError> {
+    ) -> Result<String, DocumentChangeError> {
         let _changing = CHANGING.lock();
         self.root.fits(text.len())?;
         self.unchanged(path, expected)?.put(text, Existing::Replace)?;
@@ -123,7 +123,7 @@ impl DocumentFolder {
     }
 
     /// Removes a document that has this hash.
-    pub fn remove(&self, path: &DocumentPath, expected: &str) -> Result<(), DocumentError> {
+    pub fn remove(&self, path: &DocumentPath, expected: &str) -> Result<(), DocumentChangeError> {
         let _changing = CHANGING.lock();
         Ok(self.unchanged(path, expected)?.remove()?)
     }
@@ -134,7 +134,7 @@ impl DocumentFolder {
         path: &DocumentPath,
         to: &DocumentPath,
         expected: &str,
-    ) -> Result<(), DocumentError> {
+    ) -> Result<(), DocumentChangeError> {
         let _changing = CHANGING.lock();
         let from = self.unchanged(path, expected)?;
         let leaf = self.leaf(to, true)?;
@@ -146,16 +146,20 @@ impl DocumentFolder {
     }
 
     /// The place of a document that has this hash.
-    fn unchanged(&self, path: &DocumentPath, expected: &str) -> Result<Leaf<'_>, DocumentError> {
+    fn unchanged(
+        &self,
+        path: &DocumentPath,
+        expected: &str,
+    ) -> Result<Leaf<'_>, DocumentChangeError> {
         let leaf = match self.leaf(path, false) {
             Err(ToolError::Refused { code: Code::NotFound, .. }) => {
-                return Err(DocumentError::Changed(None));
+                return Err(DocumentChangeError::Changed(None));
             }
             leaf => leaf?,
         };
         match leaf.text()?.map(DocumentText::new) {
             Some(present) if present.hash == expected => Ok(leaf),
-            present => Err(DocumentError::Changed(present)),
+            present => Err(DocumentChangeError::Changed(present)),
         }
     }
 
