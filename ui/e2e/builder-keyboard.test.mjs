@@ -169,7 +169,7 @@ describe("the mouse alone", () => {
     await node(page, "each").hover({ position: { x: 60, y: 12 } });
     await handle.dragTo(node(page, "text_stats"));
     await page.getByRole("dialog").waitFor();
-    await page.getByRole("button", { name: "Connect" }).click();
+    await page.getByRole("button", { name: "Connect", exact: true }).click();
     await page.locator(".e.depends").waitFor({ state: "attached" });
     await page.getByRole("button", { name: /^Save/ }).click();
     await page.getByText(/unsaved change/).waitFor({ state: "detached" });
