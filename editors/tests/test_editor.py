@@ -64,6 +64,15 @@ async def opened_notes(editor, world, text: str = NOTES) -> str:
     return uri
 
 
+async def completed(editor, uri, before, label):
+    """The proposals at a place, once `label` is among them: the server of the tools may still be starting."""
+    end = time.monotonic() + DEADLINE
+    while label not in (items := await editor.complete(uri, before)):
+        assert time.monotonic() < end, list(items)
+        await asyncio.sleep(0.05)
+    return items
+
+
 # Two mistakes of different kinds: one in what the text means, and one after which it does not parse.
 BROKEN = [NOTES, NOTES + "broken: [1, {\n"]
 
@@ -71,12 +80,8 @@ BROKEN = [NOTES, NOTES + "broken: [1, {\n"]
 @pytest.mark.parametrize("text", BROKEN, ids=["wrong-name", "does-not-parse"])
 async def test_tools_of_a_real_server_are_completed(editor, world, text):
     uri = await opened_notes(editor, world, text)
-    # The server may still be starting behind a text that does not parse.
-    end = time.monotonic() + DEADLINE
     editor.replace(uri, "tool: fs:read_text_file", "tool: fs:read_te")
-    while "fs:read_text_file" not in (items := await editor.complete(uri, "tool: fs:read_te")):
-        assert time.monotonic() < end, list(items)
-        await asyncio.sleep(0.05)
+    items = await completed(editor, uri, "tool: fs:read_te", "fs:read_text_file")
     item = items["fs:read_text_file"]
     assert item.kind == lsp.CompletionItemKind.Function
     assert item.documentation, item
@@ -87,11 +92,7 @@ async def test_tools_of_a_real_server_are_completed(editor, world, text):
 async def test_parameters_of_a_real_tool_are_completed(editor, world, text):
     text = text.replace('parameters: { path: "{{ input.path }}" }', "parameters: {  }")
     uri = await opened_notes(editor, world, text)
-    items = await editor.complete(uri, "fs:read_text_file\n    parameters: { ")
-    end = time.monotonic() + DEADLINE
-    while "path" not in items and time.monotonic() < end:
-        await asyncio.sleep(0.05)
-        items = await editor.complete(uri, "fs:read_text_file\n    parameters: { ")
+    items = await completed(editor, uri, "fs:read_text_file\n    parameters: { ", "path")
     assert {"path", "head", "tail"} <= set(items), list(items)
     order = sorted(items.values(), key=lambda item: item.sort_text)
     assert order[0].label == "path", "the required parameter comes first"
@@ -102,8 +103,7 @@ async def test_parameters_of_a_real_tool_are_completed(editor, world, text):
 async def test_paths_of_a_step_are_completed_in_expressions(editor, world, text):
     text = text.replace('{ text: "{{ read.content }}" }\n  - id: second', '{ text: "{{ read. }}" }\n  - id: second')
     uri = await opened_notes(editor, world, text)
-    items = await editor.complete(uri, 'id: first\n    tool: builtin:echo\n    parameters: { text: "{{ read.')
-    assert "content" in items, list(items)
+    items = await completed(editor, uri, 'id: first\n    tool: builtin:echo\n    parameters: { text: "{{ read.', "content")
     assert '{ text: "{{ read.content }}" }' in editor.accepted(uri, items["content"])
 
 
