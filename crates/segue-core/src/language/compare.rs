@@ -7,7 +7,7 @@
 
 mod interface;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -197,8 +197,9 @@ fn steps(before: &[StepContent], after: &[StepContent]) -> Vec<StepVersionChange
             note(&step.id, StepDifference::Changed, fields, None);
         }
     }
-    let is_renamed = |id: &Arc<str>| renamed.values().any(|was| was == id);
-    for step in before.iter().filter(|step| !new.contains_key(&*step.id) && !is_renamed(&step.id)) {
+    let was: BTreeSet<&Arc<str>> = renamed.values().collect();
+    let is_gone = |step: &&StepContent| !new.contains_key(&*step.id) && !was.contains(&step.id);
+    for step in before.iter().filter(is_gone) {
         note(&step.id, StepDifference::Removed, Vec::new(), None);
     }
     found
@@ -211,14 +212,17 @@ fn renamed(
     old: &BTreeMap<&str, &StepContent>,
     new: &BTreeMap<&str, &StepContent>,
 ) -> BTreeMap<Arc<str>, Arc<str>> {
-    let mut gone: Vec<&StepContent> =
-        before.iter().filter(|step| !new.contains_key(&*step.id)).collect();
+    // By their content as JSON: comparing each with each would take the square of their number.
+    let mut gone: BTreeMap<String, VecDeque<&StepContent>> = BTreeMap::new();
+    for step in before.iter().filter(|step| !new.contains_key(&*step.id)) {
+        gone.entry(step.fields.to_json()).or_default().push_back(step);
+    }
     let mut renamed = BTreeMap::new();
     for step in after.iter().filter(|step| !old.contains_key(&*step.id)) {
         let has_content = step.fields.as_object().is_some_and(|fields| !fields.is_empty());
-        let same = gone.iter().position(|gone| has_content && gone.fields == step.fields);
-        if let Some(at) = same {
-            renamed.insert(step.id.clone(), gone.remove(at).id.clone());
+        let same = || gone.get_mut(&step.fields.to_json())?.pop_front();
+        if let Some(known) = has_content.then(same).flatten() {
+            renamed.insert(step.id.clone(), known.id.clone());
         }
     }
     renamed
@@ -229,27 +233,29 @@ fn moved(
     before: &[StepContent],
     after: &[StepContent],
     renamed: &BTreeMap<Arc<str>, Arc<str>>,
-) -> Vec<Arc<str>> {
+) -> BTreeSet<Arc<str>> {
     // Lists are named by ids: those of renamed steps are the old ones.
     let old_list = |list: &str| -> String {
         let part = |part: &str| renamed.get(part).map_or(part.to_owned(), ToString::to_string);
         list.split('/').map(part).collect::<Vec<_>>().join("/")
     };
-    let place = |id: &Arc<str>| before.iter().position(|step| step.id == *id);
+    let places: BTreeMap<&Arc<str>, usize> =
+        before.iter().enumerate().rev().map(|(at, step)| (&step.id, at)).collect();
     let mut lists: BTreeMap<String, Vec<(usize, Arc<str>)>> = BTreeMap::new();
-    let mut moved = Vec::new();
+    let mut moved = BTreeSet::new();
     for step in after {
         let was = renamed.get(&step.id).unwrap_or(&step.id);
-        let Some(at) = place(was) else { continue };
+        let Some(&at) = places.get(was) else { continue };
         let list = old_list(&step.list);
         if before[at].list == list {
             lists.entry(list).or_default().push((at, step.id.clone()));
         } else {
-            moved.push(step.id.clone());
+            moved.insert(step.id.clone());
         }
     }
     for list in lists.values() {
         let kept = longest_rising(&list.iter().map(|(at, _)| *at).collect::<Vec<_>>());
+        let kept: BTreeSet<usize> = kept.into_iter().collect();
         let out = list.iter().enumerate().filter(|(number, _)| !kept.contains(number));
         moved.extend(out.map(|(_, (_, id))| id.clone()));
     }

@@ -129,7 +129,7 @@ impl Analysis {
                 }
             })?,
         };
-        let preview = Preview { scope: &scope, data, limits };
+        let preview = Preview::new(&scope, data, limits);
         let Some(value) = template else {
             let none = || EditError::new(Code::InvalidField, "name a `step`, or give a `template`");
             return Ok(preview.arguments(scope.innermost().ok_or_else(none)?));
@@ -151,9 +151,24 @@ struct Preview<'a> {
     scope: &'a NameScope<'a>,
     data: &'a RunData,
     limits: &'a Limits,
+    /// What the loops around the place run over, by the id of the loop.
+    items: BTreeMap<Arc<str>, Value>,
 }
 
-impl Preview<'_> {
+impl<'a> Preview<'a> {
+    /// Evaluates each loop around the place once, outermost first: an inner one may run over an item of an
+    /// outer one, and evaluating that anew at each use would take exponential time and a deep stack.
+    fn new(scope: &'a NameScope<'a>, data: &'a RunData, limits: &'a Limits) -> Preview<'a> {
+        let mut preview = Preview { scope, data, limits, items: BTreeMap::new() };
+        for step in scope.loops() {
+            let StepKind::Loop(each) = &step.kind else { continue };
+            if let Ok(items) = each.over.eval(&preview, limits) {
+                preview.items.insert(step.id.clone(), items);
+            }
+        }
+        preview
+    }
+
     /// The arguments of a step, one by one, so that each has its own error.
     fn arguments(&self, step: &Step) -> Vec<PreviewedField> {
         let one = |name: &str, template: &Template| self.field(pointer(name), template);
@@ -187,10 +202,9 @@ impl Preview<'_> {
         self.data.steps.get(&self.scope.step_at(index)?.id)
     }
 
-    /// The items of a loop.
-    fn items(&self, index: StepIndex) -> Option<Value> {
-        let StepKind::Loop(each) = &self.scope.step_at(index)?.kind else { return None };
-        each.over.eval(self, self.limits).ok()
+    /// The items of a loop around the place.
+    fn items(&self, index: StepIndex) -> Option<&[Value]> {
+        self.items.get(&self.scope.step_at(index)?.id)?.as_array().map(|items| &items[..])
     }
 }
 
@@ -207,12 +221,9 @@ impl expr::Scope for Preview<'_> {
             ExprRoot::Step(step) => self.step(*step)?.output.as_ref().map(Cow::Borrowed),
             ExprRoot::StepStatus(step) => self.step(*step).map(|step| Cow::Borrowed(&step.status)),
             ExprRoot::StepError(step) => self.step(*step)?.error.as_ref().map(Cow::Borrowed),
-            ExprRoot::Item(step) => {
-                let items = self.items(*step)?;
-                items.as_array()?.get(data.item).cloned().map(Cow::Owned)
-            }
+            ExprRoot::Item(step) => self.items(*step)?.get(data.item).map(Cow::Borrowed),
             ExprRoot::Loop(step) => {
-                let length = self.items(*step)?.as_array()?.len();
+                let length = self.items(*step)?.len();
                 Some(Cow::Owned(Value::object([
                     ("index", Value::from(data.item)),
                     ("first", Value::Bool(data.item == 0)),

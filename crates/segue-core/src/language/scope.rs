@@ -127,6 +127,11 @@ impl<'a> NameScope<'a> {
         false
     }
 
+    /// The loops whose item is in scope, outermost first.
+    pub(super) fn loops(&self) -> &[&'a Step] {
+        &self.loops
+    }
+
     /// The innermost step around this place.
     pub(super) fn innermost(&self) -> Option<&'a Step> {
         self.step

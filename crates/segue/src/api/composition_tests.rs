@@ -148,6 +148,8 @@ pub struct TestRunner<'a> {
     engine: &'a Engine,
     /// Tools without effects, which tests call for real.
     pure: Vec<ToolId>,
+    /// The only file that a test file may name; any, if there is none.
+    own: Option<PathBuf>,
 }
 
 /// A file whose tests can run.
@@ -168,7 +170,20 @@ impl ReadyTests {
 impl<'a> TestRunner<'a> {
     /// Tests with the tools of an engine.
     pub fn new(engine: &'a Engine) -> TestRunner<'a> {
-        TestRunner { engine, pure: builtin::pure() }
+        TestRunner { engine, pure: builtin::pure(), own: None }
+    }
+
+    /// The same for tests that a caller of the server may have written: of files, they reach only that of
+    /// their composition.
+    #[must_use]
+    pub fn only_of(mut self, own: PathBuf) -> TestRunner<'a> {
+        self.own = Some(own);
+        self
+    }
+
+    fn may_read(&self, path: &Path) -> bool {
+        let Some(own) = &self.own else { return true };
+        path.canonicalize().ok().is_some_and(|path| own.canonicalize().ok() == Some(path))
     }
 
     /// Reads a test file and its composition. `find` finds a composition that it names.
@@ -219,6 +234,10 @@ impl<'a> TestRunner<'a> {
         if let Some(name) = &file.composition {
             let beside = folder.join(&*name.value).display().to_string();
             return match file_and_part(&beside) {
+                Some((path, _)) if !self.may_read(&path) => Err(format!(
+                    "`{}` is not the file of the composition; name a served composition, or none",
+                    name.value
+                )),
                 Some((path, part)) => read(&path, part),
                 None => find(&name.value),
             };

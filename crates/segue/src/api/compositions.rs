@@ -123,7 +123,7 @@ fn test_names(service: &RunService, who: &Principal, source: &Source) -> Vec<Tes
     let engine = service.catalog(who).engine;
     let files = file_of(source).map(|path| test_files(&path)).unwrap_or_default();
     let find = |name: &str| served_source(service, who, name);
-    let runner = TestRunner::new(&engine);
+    let runner = TestRunner::new(&engine).only_of(file_of(source).unwrap_or_default());
     let mut names = Vec::new();
     for file in files {
         let shown = shown(who, &file);
@@ -153,8 +153,9 @@ pub async fn test(
     let tool = find(service, who, name)?;
     let engine = service.catalog(who).engine;
     let find = |name: &str| served_source(service, who, name);
-    let runner = TestRunner::new(&engine);
-    let files = file_of(&tool.plan.composition.source).map(|path| test_files(&path));
+    let own = file_of(&tool.plan.composition.source);
+    let runner = TestRunner::new(&engine).only_of(own.clone().unwrap_or_default());
+    let files = own.map(|path| test_files(&path));
     let mut reports = Vec::new();
     for file in files.unwrap_or_default() {
         let mut report = TestFileReport::new(Path::new(&*shown(who, &file)));

@@ -226,9 +226,7 @@ pub fn save(
     precondition: &FilePrecondition,
 ) -> Result<(SavedFile, bool), Error> {
     let files = writable(service, who)?;
-    let (path, kind) = target(&files, path)?;
-    check_visible(service, who, &files, &path, kind)?;
-    check_author(service, who, &path, kind, &request.text)?;
+    let (path, _) = target(&files, path)?;
     check_consent(service, who, &files, &path, &request.text)?;
     let is_new = *precondition == FilePrecondition::Missing;
     let saved = match precondition {
@@ -248,8 +246,7 @@ pub fn delete(
     precondition: &FilePrecondition,
 ) -> Result<(), Error> {
     let files = writable(service, who)?;
-    let (path, kind) = find(&files, path)?;
-    check_visible(service, who, &files, &path, kind)?;
+    let (path, _) = find(&files, path)?;
     let hash = existing(precondition)?;
     files.folder.remove(&path, hash).map_err(|error| not_changed(error, &path))?;
     service.note_changed_files();
@@ -267,8 +264,6 @@ pub fn rename(
     let files = writable(service, who)?;
     let (path, kind) = find(&files, path)?;
     let (to, new_kind) = target(&files, &request.to)?;
-    check_visible(service, who, &files, &path, kind)?;
-    check_visible(service, who, &files, &to, new_kind)?;
     if kind != new_kind {
         let message = format!("`{}` would not be what `{}` is", to.as_str(), path.as_str());
         return Err(Error::invalid(message).help("tests stay tests, and templates templates"));
@@ -298,7 +293,14 @@ fn writable(service: &RunService, who: &Principal) -> Result<Arc<EditableFiles>,
     Ok(files)
 }
 
+/// A file may be tested, expanded and called by others, with their tools: a caller with a toolset would leave it.
 fn may_change(who: &Principal) -> Result<(), Error> {
+    if who.toolset.is_some() {
+        let message = "a principal with a toolset cannot change a file";
+        return Err(
+            Error::forbidden(message).help("others run what is in a file with their own tools")
+        );
+    }
     let why = "the author of a file decides what others run";
     require_for(who, Right::Write, "change a file", why)?;
     require_for(who, Right::Compose, "change a file", why)
@@ -330,48 +332,6 @@ fn target(files: &EditableFiles, path: &str) -> Result<(DocumentPath, FileKind),
 
 fn no_file(path: &str) -> Error {
     Error::not_found(format!("there is no file `{}` of a composition", path.escape_debug()))
-}
-
-/// Fails where a file exists that the caller must not see, as if it could not be written.
-fn check_visible(
-    service: &RunService,
-    who: &Principal,
-    files: &EditableFiles,
-    path: &DocumentPath,
-    kind: FileKind,
-) -> Result<(), Error> {
-    if who.toolset.is_none() {
-        return Ok(());
-    }
-    let seen = VisibleFiles::of(service, who, files);
-    let is_hidden = match files.folder.read(path) {
-        Ok(DocumentText { text, .. }) => !seen.may_see(path, kind, &text),
-        Err(ToolError::Refused { code: Code::NotFound, .. }) => !seen.may_add(path, kind),
-        Err(_) => true,
-    };
-    if is_hidden { Err(no_file(path.as_str())) } else { Ok(()) }
-}
-
-/// Fails unless a text that a caller with a toolset saves compiles with the tools of the toolset: others run
-/// it with theirs.
-fn check_author(
-    service: &RunService,
-    who: &Principal,
-    path: &DocumentPath,
-    kind: FileKind,
-    text: &str,
-) -> Result<(), Error> {
-    if who.toolset.is_none() || kind == FileKind::Test {
-        return Ok(());
-    }
-    let source = Source::new(path.as_str(), text);
-    let engine = service.catalog(&who.as_author()).engine;
-    let (plan, findings) = calculate(|| engine.plan(&source));
-    if plan.is_some() {
-        return Ok(());
-    }
-    let why = "a principal with a toolset saves only what compiles with its tools: others run it with theirs";
-    Err(Error::findings(&source, &findings).help(why))
 }
 
 /// Fails if a text lets its runs overwrite files unasked that the text on disk does not, unless the caller
@@ -431,7 +391,7 @@ impl VisibleFiles<'_> {
     fn may_see(&self, path: &DocumentPath, kind: FileKind, text: &str) -> bool {
         let Some(visible) = &self.compositions else { return true };
         match kind {
-            FileKind::Test => self.may_add(path, kind),
+            FileKind::Test => self.may_see_tested(path),
             FileKind::Composition => {
                 let Ok(file) = self.files.patterns.root.join(path.as_str()).canonicalize() else {
                     return false;
@@ -448,19 +408,12 @@ impl VisibleFiles<'_> {
         }
     }
 
-    /// Whether the caller may add a file at a path without one.
-    fn may_add(&self, path: &DocumentPath, kind: FileKind) -> bool {
-        if self.compositions.is_none() {
-            return true;
-        }
-        match kind {
-            FileKind::Composition => true,
-            FileKind::Test => self.files.patterns.tested_by(path).iter().any(|path| {
-                let text = self.files.folder.read(path).ok();
-                text.is_some_and(|it| self.may_see(path, FileKind::Composition, &it.text))
-            }),
-            FileKind::Template | FileKind::Other => false,
-        }
+    /// Whether the caller may see a composition that a test file at a path tests.
+    fn may_see_tested(&self, path: &DocumentPath) -> bool {
+        self.files.patterns.tested_by(path).iter().any(|path| {
+            let text = self.files.folder.read(path).ok();
+            text.is_some_and(|it| self.may_see(path, FileKind::Composition, &it.text))
+        })
     }
 }
 

@@ -400,7 +400,25 @@ fn dev_finds_its_own_files() {
     served.create("three.yaml", "x").is_problem(422, "invalid-field");
 }
 
-/// A principal needs both rights, and one with a toolset reaches only the files of its compositions.
+/// A test that a caller saved reaches no file but that of its composition.
+#[test]
+fn a_saved_test_reaches_only_its_composition() {
+    let (world, served) = served();
+    world.file("secret.yaml", "name: s3cret-value\nsteps: [ { id: a, tool: s3cret-tool } ]\n");
+    let absolute = world.path("secret.yaml").display().to_string();
+    for named in ["../secret.yaml", &absolute, "double.yaml"] {
+        let text = format!("composition: {named}\ntests: [ {{ name: t, input: {{ n: 1 }} }} ]\n");
+        served.create("lib/double.test.yaml", &text).is(201);
+        let report =
+            served.post("/api/v1/compositions/double-it/test", &json!({})).is(200).to_string();
+        assert!(!report.contains("s3cret"), "{report}");
+        let is_refused = report.contains("is not the file of the composition");
+        assert_eq!(is_refused, named != "double.yaml", "{report}");
+        assert_eq!(served.delete("lib/double.test.yaml", &hash(&text)).status, 204);
+    }
+}
+
+/// A principal needs both rights. One with a toolset reads only the files of its compositions, and changes none.
 #[test]
 fn files_are_their_principals() {
     let entry = |name: &str, rights: &str, more: &str| {
@@ -445,21 +463,29 @@ fn files_are_their_principals() {
     ] {
         let tag = format!("\"{}\"", hash(text));
         send("held", "GET", &at(path), &[], &json!(null)).is_problem(404, "not-found");
-        send("held", "PUT", &at(path), &[("If-Match", &tag)], &body).is_problem(404, "not-found");
-        send("held", "PUT", &at(path), &new, &body).is_problem(404, "not-found");
-        send("held", "DELETE", &at(path), &[("If-Match", &tag)], &json!(null))
-            .is_problem(404, "not-found");
-        let to = json!({ "to": "lib/mine.yaml" });
-        let path = format!("{}/rename", at(path));
-        send("held", "POST", &path, &[("If-Match", &tag)], &to).is_problem(404, "not-found");
+        let refused = [
+            send("held", "PUT", &at(path), &[("If-Match", &tag)], &body),
+            send("held", "DELETE", &at(path), &[("If-Match", &tag)], &json!(null)),
+            send(
+                "held",
+                "POST",
+                &format!("{}/rename", at(path)),
+                &[("If-Match", &tag)],
+                &json!({ "to": "lib/mine.yaml" }),
+            ),
+        ];
+        refused.into_iter().for_each(|answer| {
+            answer.is_problem(403, "unauthorized");
+        });
     }
+    // Others would test, expand and call its text with their tools.
     let tag = format!("\"{}\"", hash(GREET));
-    let escapes = json!({ "text": nap.replace("nap", "greet") });
-    send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &escapes)
-        .is_problem(422, "tool-not-allowed");
-    send("held", "PUT", &at("lib/more.yaml"), &new, &escapes).is_problem(422, "tool-not-allowed");
     let calm = json!({ "text": GREET.replace("x: 1", "x: 3") });
-    send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &calm).is(200);
+    send("held", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &calm)
+        .is_problem(403, "unauthorized");
+    send("held", "PUT", &at("lib/more.test.yaml"), &new, &json!({ "text": "tests: []" }))
+        .is_problem(403, "unauthorized");
+    send("both", "PUT", &at("lib/new.yaml"), &[("If-Match", &tag)], &calm).is(200);
     assert!(served.said("what=\"putFile\"").contains("who="));
 
     // Consent beforehand needs the right to approve.
