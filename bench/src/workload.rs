@@ -16,8 +16,8 @@ use segue_core::view::RunView;
 use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
     AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, MemoryStore, NewRun,
-    PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunRow, Store,
-    StoreError, TakeOver, ToolStatistics, ToolStats,
+    PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow,
+    Store, StoreError, TakeOver, ToolStatistics, ToolStats,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use serde_json::{Value as Json, json};
@@ -153,6 +153,8 @@ impl ToolStatistics for Nowhere {
         Ok(Vec::new())
     }
 }
+
+impl RunQueue for Nowhere {}
 
 impl Store for Nowhere {
     fn key_value(&self) -> &dyn KeyValueStore {

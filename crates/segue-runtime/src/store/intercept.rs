@@ -13,9 +13,10 @@ use segue_core::run::Entry;
 use tokio::sync::Notify;
 
 use super::{
-    AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, NewRun, PendingCommand,
-    Retention, RunChanges, RunHistory, RunListing, RunQuery, RunRow, Store, StoreError,
-    StoreFigures, TakeOver, ToolStatistics, ToolStats,
+    AppendRecord, ClaimRequest, ClaimedRun, CommandQueue, Due, JournalStore, KeyValueStore, Lease,
+    NewRun, PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunQueue,
+    RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStatistics, ToolStats, WorkerInfo,
+    WorkerRow,
 };
 
 /// An operation that an interceptor sees.
@@ -185,6 +186,37 @@ impl CommandQueue for InterceptedStore {
 impl ToolStatistics for InterceptedStore {
     async fn tool_stats(&self) -> Result<Vec<ToolStats>, StoreError> {
         self.inner.tool_stats().await
+    }
+}
+
+#[async_trait]
+impl RunQueue for InterceptedStore {
+    fn is_shared(&self) -> bool {
+        self.inner.is_shared()
+    }
+
+    async fn claim(&self, request: ClaimRequest<'_>) -> Result<Vec<ClaimedRun>, StoreError> {
+        self.inner.claim(request).await
+    }
+
+    async fn release_until(&self, lease: &Lease, due: Due) -> Result<(), StoreError> {
+        self.inner.release_until(lease, due).await
+    }
+
+    async fn due_runs(&self, limit: usize) -> Result<Vec<Arc<str>>, StoreError> {
+        self.inner.due_runs(limit).await
+    }
+
+    fn due_signal(&self) -> Option<Arc<Notify>> {
+        self.inner.due_signal()
+    }
+
+    async fn announce(&self, info: WorkerInfo) -> Result<(), StoreError> {
+        self.inner.announce(info).await
+    }
+
+    async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
+        self.inner.workers().await
     }
 }
 

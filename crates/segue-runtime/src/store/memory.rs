@@ -16,7 +16,7 @@ use super::rules::{
 use super::{
     AppendRecord, Collection, CommandQueue, ItemPage, JournalStore, KeyValueStore, Lease, Measured,
     NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges, RunHistory, RunListing,
-    RunQuery, RunRow, Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
+    RunQuery, RunQueue, RunRow, Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
 };
 
 /// Ended runs to keep at most; the one that ended first goes first.
@@ -300,6 +300,8 @@ impl ToolStatistics for MemoryStore {
         Ok(self.state().tools.values().cloned().collect())
     }
 }
+
+impl RunQueue for MemoryStore {}
 
 impl Store for MemoryStore {
     fn key_value(&self) -> &dyn KeyValueStore {

@@ -16,10 +16,10 @@ mod rules;
 mod sqlite;
 
 pub use contract::{
-    AppendRecord, Collection, CommandQueue, Histogram, ItemPage, JournalStore, KeyValueStore,
-    Lease, Measured, NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges,
-    RunHistory, RunListing, RunQuery, RunRow, Store, StoreError, StoreFigures, StoredItem,
-    TakeOver, ToolStatistics, ToolStats,
+    AppendRecord, ClaimRequest, ClaimedRun, Collection, CommandQueue, Due, Histogram, ItemPage,
+    JournalStore, KeyValueStore, Lease, Measured, NewRun, PendingCommand, Precondition, Retention,
+    RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, Store, StoreError,
+    StoreFigures, StoredItem, TakeOver, ToolStatistics, ToolStats, WorkerInfo, WorkerRow,
 };
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
 pub use memory::MemoryStore;

@@ -7,6 +7,7 @@ mod error;
 mod history;
 mod journal;
 mod key_value;
+mod queue;
 mod statistics;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub use error::StoreError;
 pub use history::{Retention, RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunRow};
 pub use journal::{AppendRecord, JournalStore, Lease, NewRun, TakeOver};
 pub use key_value::{Collection, ItemPage, KeyValueStore, Precondition, StoredItem};
+pub use queue::{ClaimRequest, ClaimedRun, Due, RunQueue, WorkerInfo, WorkerRow};
 pub use statistics::{Histogram, Measured, ToolStatistics, ToolStats};
 
 /// Figures of a store, for operators.
@@ -34,7 +36,7 @@ pub struct StoreFigures {
 }
 
 /// A store: everything that Segue remembers.
-pub trait Store: JournalStore + RunHistory + CommandQueue + ToolStatistics {
+pub trait Store: JournalStore + RunHistory + RunQueue + CommandQueue + ToolStatistics {
     /// The key-value collections beside the runs.
     fn key_value(&self) -> &dyn KeyValueStore;
 

@@ -40,8 +40,8 @@ use super::packed_record::{NewRunRow, PackedRecord, PlanCache};
 use super::pending_counts::PendingCounts;
 use super::rules::new_row;
 use super::{
-    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, Store, StoreError,
-    StoreFigures, TakeOver,
+    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue, Store,
+    StoreError, StoreFigures, TakeOver,
 };
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
@@ -388,6 +388,8 @@ impl JournalStore for PostgresStore {
         .await
     }
 }
+
+impl RunQueue for PostgresStore {}
 
 impl Store for PostgresStore {
     fn key_value(&self) -> &dyn KeyValueStore {

@@ -38,8 +38,8 @@ use super::pending_counts::PendingCounts;
 use super::private_files::make_file;
 use super::rules::new_row;
 use super::{
-    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, Store, StoreError,
-    StoreFigures, TakeOver,
+    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue, Store,
+    StoreError, StoreFigures, TakeOver,
 };
 use crate::store::pack::Hash;
 use append_batch::AppendBatch;
@@ -245,6 +245,8 @@ impl JournalStore for SqliteStore {
         self.writer.write(|cache| journal::delete_probe(&cache.connection)).await
     }
 }
+
+impl RunQueue for SqliteStore {}
 
 impl Store for SqliteStore {
     fn key_value(&self) -> &dyn KeyValueStore {
