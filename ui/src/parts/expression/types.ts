@@ -1,21 +1,10 @@
-/** One completion, as the server lists it; `start..end` of the draft is replaced by `text`. */
-export interface ExpressionCompletion {
-  label: string;
-  kind: string;
-  detail?: string | null;
-  documentation?: string | null;
-  required: boolean;
-  start: number;
-  end: number;
-  text: string;
-}
+import type { components } from "@/api/schema";
 
-/** What a draft gives on the data of a run, or why it gives nothing. */
-export interface ExpressionValue {
-  type?: string | null;
-  value?: unknown;
-  error?: string | null;
-}
+type Schemas = components["schemas"];
+/** One completion; `start..end` of the draft is replaced by `text`. */
+export type ExpressionCompletion = Schemas["CompletionView"];
+/** What a draft gives on the data of a run, or why it gives nothing. A draft that is no step's argument has no type. */
+export type ExpressionValue = Partial<Pick<Schemas["PreviewFieldView"], "type" | "value" | "error">>;
 
 export interface ExpressionService {
   complete: (draft: string, at: number, signal: AbortSignal) => Promise<ExpressionCompletion[]>;

@@ -1,10 +1,9 @@
 import { useState } from "react";
-import { ApiError, api, unwrap } from "@/api/client";
+import { ApiError } from "@/api/client";
 import { filesQuery, queryClient } from "@/api/queries";
 import { Field } from "@/parts/Field";
 import { readFile, testFileOf, writeFile } from "./files";
-import type { TextEdit } from "./model";
-import { applied } from "./requests";
+import { applied, pinEdits } from "./requests";
 import { ActionDialog } from "./StepDialogs";
 
 interface Props {
@@ -16,8 +15,6 @@ interface Props {
   noWrite: string | null;
   onClose: () => void;
 }
-
-type Post = (path: string, init: { body: unknown }) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
 
 /** Keeps an output as a mock in the test file beside the composition. Only tests and runs with pinned outputs use it. */
 export function PinDialog({ step, file, composition, output, noWrite, onClose }: Props) {
@@ -31,8 +28,7 @@ export function PinDialog({ step, file, composition, output, noWrite, onClose }:
         if (why instanceof ApiError && why.status === 404) return null;
         throw why;
       });
-      const body = { ...(before ? { test_text: before.text } : {}), composition, step, output: JSON.parse(text) as unknown };
-      const { edits } = (await unwrap((api.POST as unknown as Post)("/api/v1/language/pin", { body }))) as { edits: TextEdit[] };
+      const edits = await pinEdits(before?.text ?? null, composition, step, JSON.parse(text) as unknown);
       await writeFile(path, applied(before?.text ?? "", edits), before?.hash ?? null);
       void queryClient.invalidateQueries({ queryKey: filesQuery.queryKey });
       return null;

@@ -15,19 +15,12 @@ export type Edited = Schemas["EditList"];
 export type Finding = Schemas["TextFinding"];
 export type Hover = Schemas["HoverView"];
 export type Place = Schemas["Place"];
+/** One rendered argument. */
+export type PreviewField = Schemas["PreviewFieldView"];
 /** Where a step stands in the text. */
 export type StepSpan = Pick<Schemas["StepRange"], "step" | "start" | "end">;
 /** Replaces `start..end` of the text that was sent. A list is sorted and does not overlap. */
 export type TextEdit = Schemas["TextEditView"];
-
-/** One rendered argument. */
-export interface PreviewField {
-  /** JSON Pointer of the field in the step's parameters. */
-  field: string;
-  type?: string | null;
-  value?: unknown;
-  error?: string | null;
-}
 
 /**
  * What a part of the builder (form, expression editor, data tree) gets: the text as it is now, and the one way to

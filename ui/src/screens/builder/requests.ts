@@ -2,22 +2,25 @@
 import { api, unwrap } from "@/api/client";
 import type { Completion, Edit, PreviewField, TextEdit } from "./model";
 
-// The client types paths by the schema; these are called by name.
-type Post = (path: string, init: { body: unknown; signal?: AbortSignal }) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
-const post = <T>(path: string, body: unknown, signal?: AbortSignal): Promise<T> => unwrap((api.POST as unknown as Post)(`/api/v1/language/${path}`, { body, ...(signal ? { signal } : {}) })) as Promise<T>;
-
 interface Text {
   text: string;
   name: string | null;
   run: string | null;
 }
-const sent = ({ text, name, run }: Text) => ({ text, ...(name === null ? {} : { name }), ...(run === null ? {} : { run }) });
-const unrun = (text: Text) => sent({ ...text, run: null });
 
-export const completions = (text: Text, at: number, signal?: AbortSignal): Promise<Completion[]> => post<{ items: Completion[] }>("complete", { ...sent(text), at }, signal).then(({ items }) => items);
-export const textEdits = (text: Text, edit: Edit, signal?: AbortSignal): Promise<TextEdit[]> => post<{ edits: TextEdit[] }>("edit", { ...unrun(text), edit }, signal).then(({ edits }) => edits);
+export const completions = async ({ text, name, run }: Text, at: number, signal?: AbortSignal): Promise<Completion[]> =>
+  (await unwrap(api.POST("/api/v1/language/complete", { body: { text, name, run, at }, signal: signal ?? null }))).items;
+
+export const textEdits = async ({ text, name }: Text, edit: Edit, signal?: AbortSignal): Promise<TextEdit[]> =>
+  (await unwrap(api.POST("/api/v1/language/edit", { body: { text, name, edit }, signal: signal ?? null }))).edits;
+
 /** One template, or without it every argument of the step. */
-export const preview = (text: Text, step: string, template: string | null, signal?: AbortSignal): Promise<PreviewField[]> => post<{ fields: PreviewField[] }>("preview", { ...sent(text), step, ...(template === null ? {} : { template }) }, signal).then(({ fields }) => fields);
+export const preview = async ({ text, name, run }: Text, step: string, template: string | null, signal?: AbortSignal): Promise<PreviewField[]> =>
+  (await unwrap(api.POST("/api/v1/language/preview", { body: { text, name, run, step, ...(template === null ? {} : { template }) }, signal: signal ?? null }))).fields;
+
+/** The edits of a test file that keep an output as a mock; without a text the file is new. */
+export const pinEdits = async (testText: string | null, composition: string, step: string, output: unknown): Promise<TextEdit[]> =>
+  (await unwrap(api.POST("/api/v1/language/pin", { body: { test_text: testText, composition, step, output } }))).edits;
 
 /** The text with edits applied; they are sorted and do not overlap. */
 export function applied(text: string, edits: readonly TextEdit[]): string {

@@ -1,33 +1,25 @@
 import { queryOptions } from "@tanstack/react-query";
 import { api, unwrap } from "@/api/client";
+import type { components } from "@/api/schema";
 import type { PlanStepView } from "@/api/types";
 import { language } from "../language";
 
-export interface StepChange {
-  step: string;
-  change: "added" | "removed" | "changed" | "moved" | "renamed";
-  /** What differs: names of fields. */
-  fields?: string[];
-  /** The id before, of a renamed step. */
-  was?: string | null;
-}
-export interface TextComparison {
-  steps: StepChange[];
-  /** What the tool that the composition is served as asks and gives now. */
-  interface: { breaking: boolean; message: string }[];
-}
+type Schemas = components["schemas"];
+/** One difference of one step. */
+export type StepChange = Schemas["StepVersionChange"];
+/** The steps that differ, and what callers of the composition may notice. */
+export type TextComparison = Schemas["VersionComparison"];
+
 export interface Version {
   text: string;
   /** `on disk`, `mine`, `saved 09:12`. */
   label: string;
 }
 
-type Post = (path: string, init: { body: unknown; signal?: AbortSignal }) => Promise<{ data?: unknown; error?: unknown; response: Response }>;
-
 export const compareQuery = (before: string, after: string, name: string | null) =>
   queryOptions({
     queryKey: ["language-compare", before, after, name],
-    queryFn: ({ signal }) => unwrap((api.POST as unknown as Post)("/api/v1/language/compare", { body: { before, after, ...(name === null ? {} : { name }) }, signal })) as Promise<TextComparison>,
+    queryFn: ({ signal }) => unwrap(api.POST("/api/v1/language/compare", { body: { before, after, name }, signal })),
     staleTime: Infinity,
     gcTime: 0,
   });
