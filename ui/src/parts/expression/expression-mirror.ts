@@ -3,6 +3,7 @@ import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { Compartment, EditorState, Prec, StateField, type Extension, type Range } from "@codemirror/state";
 import { Decoration, EditorView, highlightSpecialChars, keymap, type DecorationSet } from "@codemirror/view";
 import { codeTheme, typeOverSelection } from "@/parts/code-mirror";
+import { expressionColours } from "./colours";
 import { CompletionList } from "./completion-list";
 import { insideExpression, words } from "./lexer";
 import type { ExpressionCompletion, ExpressionService } from "./types";
@@ -39,11 +40,6 @@ const theme = EditorView.theme({
   ".cm-content": { padding: "4px 0" },
   ".cm-line": { padding: "0 9px" },
   ".cm-specialChar": { color: "var(--in-doubt-fg)", backgroundColor: "var(--in-doubt-bg)" },
-  ".x-brace, .x-name": { color: "var(--code-expr)" },
-  ".x-field": { color: "var(--code-key)" },
-  ".x-filter": { color: "var(--text)", fontWeight: "600" },
-  ".x-keyword, .x-number": { color: "var(--code-number)" },
-  ".x-string": { color: "var(--code-string)" },
 });
 
 const LIST_STYLE = `ul { margin: 4px 0 0; padding: 4px; list-style: none; max-height: 168px; overflow: auto; background: var(--raised); border: 1px solid var(--border); border-radius: var(--r-2); font: var(--m-12); }
@@ -180,6 +176,7 @@ export function mount(host: HTMLElement, options: MirrorOptions): Mirror {
         colours(options.condition),
         // The earlier theme wins.
         theme,
+        expressionColours,
         codeTheme,
         EditorView.updateListener.of((update) => {
           if (!update.docChanged || quiet) return;

@@ -1,5 +1,5 @@
 // The words of an expression, for colours. The server alone decides what they mean.
-export type WordKind = "brace" | "name" | "field" | "filter" | "keyword" | "string" | "number";
+export type WordKind = "brace" | "name" | "member" | "filter" | "keyword" | "text" | "number";
 export interface Word {
   from: number;
   to: number;
@@ -40,10 +40,10 @@ function inside(text: string, from: number, to: number): Word[] {
 
 function kindOf(part: string, before: string): WordKind | null {
   if (part === "}}") return "brace";
-  if (/^['"]/.test(part)) return "string";
+  if (/^['"]/.test(part)) return "text";
   if (/^\d/.test(part)) return "number";
   if (!/^[\p{L}_$]/u.test(part)) return null;
-  if (before === ".") return "field";
+  if (before === ".") return "member";
   if (KEYWORDS.has(part)) return "keyword";
   return before === "|" || before === "is" ? "filter" : "name";
 }

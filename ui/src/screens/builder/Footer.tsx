@@ -27,7 +27,7 @@ export function Footer() {
   const others = findings.length - errors;
   const steps = useMemo(() => all(analysis?.steps ?? []), [analysis?.steps]);
   const worst = steps.reduce<Impact>((now, step) => (WORST.indexOf(step.effect) > WORST.indexOf(now) ? step.effect : now), "none");
-  const lasting = steps.filter((step) => step.rollback.kind === "impossible");
+  const lasting = steps.filter((step) => step.rollback.kind === "impossible" || step.rollback.kind === "unknown");
   return (
     <footer className="b-foot">
       {refusal && (
@@ -56,7 +56,7 @@ export function Footer() {
           <span className="st s-success"><Icon name="s-success" small />{analysis ? "No findings" : "Checking"}</span>
         )}
         <span className="wide-only">{plural(steps.length, "step")}, {worst === "none" ? "calls nothing" : worst === "unknown" ? "with unknown effects" : `worst effect: ${worst}`}</span>
-        {lasting.length > 0 && <span className="wide-only ell">{plural(lasting.length, "step")} cannot be rolled back: <SafeText text={lasting.map((step) => step.id).join(", ")} most={120} /></span>}
+        <Lasting steps={lasting} />
         <span className="grow" />
         <span className="num" data-checked={tookMs === null ? undefined : Math.round(tookMs)}>{tookMs === null ? "Checking…" : `Checked in ${Math.round(tookMs)} ms`}</span>
         <span className="wide-only ell">{noWrite ? `Cannot save: ${noWrite}` : "Saving checks that the file on disk is unchanged"}</span>
@@ -64,3 +64,22 @@ export function Footer() {
     </footer>
   );
 }
+
+/** What stays when the run is rolled back, or may stay. Each name selects its step. */
+function Lasting({ steps }: { steps: readonly PlanStepView[] }) {
+  const builder = useBuilder();
+  if (steps.length === 0) return null;
+  const unknown = steps.filter((step) => step.rollback.kind === "unknown").length;
+  const words = unknown === 0 ? "cannot be rolled back" : unknown === steps.length ? "may not be rolled back" : `cannot be rolled back, of ${unknown} of them it is unknown`;
+  return (
+    <span className="wide-only ell b-lasting">
+      {plural(steps.length, "step")} {words}:{" "}
+      {steps.slice(0, NAMED_MOST).map((step) => (
+        <button key={step.id} type="button" className="link" onClick={() => builder.select(step.id)}><SafeText text={step.id} most={40} /></button>
+      ))}
+      {steps.length > NAMED_MOST && "…"}
+    </span>
+  );
+}
+
+const NAMED_MOST = 3;

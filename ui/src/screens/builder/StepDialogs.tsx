@@ -27,6 +27,7 @@ interface FormProps {
 
 /** A dialog that does one thing: Enter does it, a refusal stays in it. */
 export function ActionDialog({ title, action, off, onClose, onDo, children }: FormProps) {
+  const builder = useBuilder();
   const [refusal, setRefusal] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
   const send = (event: FormEvent) => {
@@ -36,12 +37,14 @@ export function ActionDialog({ title, action, off, onClose, onDo, children }: Fo
     void onDo().then((why) => {
       setBusy(false);
       setRefusal(why);
+      // It is said here, so the footer need not.
+      builder.refuse(null);
       if (why === null) onClose();
     });
   };
   return (
     <Dialog title={title} open onClose={onClose}>
-      <form className="b-form" onSubmit={send}>
+      <form className="b-form" onSubmit={send} onKeyDown={(event) => event.key === "Enter" && event.target instanceof HTMLSelectElement && send(event)}>
         {children}
         {refusal && <p role="alert" className="st s-failed"><SafeText text={refusal} most={600} /></p>}
         <div className="row b-form-f">

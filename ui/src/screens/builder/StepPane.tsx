@@ -24,8 +24,8 @@ const SIDES = [
 
 /** The fields of the selected step, beside the values that it can use and what its arguments give on the shown run. */
 export function StepPane() {
-  const context = useBuilderContext();
   const step = useShown((shown) => shown.selected);
+  const { context, value } = useReadable(useBuilderContext(), step);
   const run = useShown((shown) => shown.run);
   const steps = useChecked((checked) => checked.analysis?.steps);
   const tools = useQuery(toolsQuery).data?.tools;
@@ -33,7 +33,6 @@ export function StepPane() {
   const [field, setField] = useState<string | null>(null);
   const plan = useMemo(() => (step ? findStep(steps ?? [], step) : null), [steps, step]);
   const others = useMemo(() => [...pathsById(steps ?? []).keys()].filter((id) => id !== step), [steps, step]);
-  const value = useStepValue(context.text, step);
   const tool = tools?.find((one) => one.id === plan?.tool) ?? null;
   if (!step || !value) return <p className="muted">{step ? "This step cannot be read from the text at the moment." : "Select a step."}</p>;
   return (
@@ -75,10 +74,11 @@ function itemName(text: string, loop: string): string {
   return typeof fields === "object" && fields !== null && "as" in fields && typeof fields.as === "string" ? fields.as : "item";
 }
 
-/** While the text cannot be read, the step is as it was. */
-function useStepValue(text: string, step: string | null): Record<string, unknown> | null {
-  const last = useRef<{ step: string; value: Record<string, unknown> } | null>(null);
-  const value = useMemo(() => (step ? stepValue(text, step) : null), [text, step]);
-  if (step && value) last.current = { step, value };
-  return value ?? (last.current?.step === step ? last.current.value : null);
+/** While the step cannot be read from the text, it is as it was, and nothing is asked about the text without it. */
+function useReadable(context: BuilderContext, step: string | null): { context: BuilderContext; value: Record<string, unknown> | null } {
+  const last = useRef<{ step: string; value: Record<string, unknown>; context: BuilderContext } | null>(null);
+  const value = useMemo(() => (step ? stepValue(context.text, step) : null), [context.text, step]);
+  if (step && value) last.current = { step, value, context };
+  if (value || !last.current || last.current.step !== step) return { context, value };
+  return last.current;
 }

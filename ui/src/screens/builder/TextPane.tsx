@@ -4,6 +4,7 @@ import { mountEditor } from "./editor";
 import { applyFix, useOpenFinding } from "./fixes";
 import { formatOf } from "./files";
 import { setOpen, setShown } from "./marks";
+import { setTokens } from "./tokens";
 import { CopyButton } from "@/parts/Copy";
 
 const POSITION = (text: string, at: number): string => {
@@ -33,6 +34,11 @@ export function TextPane() {
     const span = analysis?.spans.find((one) => one.step === selected) ?? null;
     view?.dispatch({ effects: setShown.of({ findings: analysis?.findings ?? [], selected: span }) });
   }, [view, analysis, selected]);
+  const words = useChecked((checked) => checked.analysis?.tokens);
+  useEffect(() => {
+    // Of an older text they would stand at other places; the next analysis is under way then.
+    if (view && words && builder.analyzer.snapshot().current) view.dispatch({ effects: setTokens.of(words) });
+  }, [view, words, builder]);
   useEffect(() => {
     view?.dispatch({ effects: setOpen.of(open ? { ...open, onFix: (action) => applyFix(builder, action, open.version) } : null) });
   }, [view, open, builder]);

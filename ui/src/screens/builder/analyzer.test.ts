@@ -7,7 +7,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 const step = (id: string) => ({ id, kind: "tool", tool: "a:b", needs: [], effect: "reads", rollback: { kind: "not_needed" }, confirms: false }) as Analysis["steps"][number];
-const analysis = (more: Partial<Analysis> = {}): Analysis => ({ hash: "", valid: true, findings: [], steps: [step("a")], spans: [{ step: "a", start: 2, end: 5 }], ...more });
+const analysis = (more: Partial<Analysis> = {}): Analysis => ({ hash: "", valid: true, findings: [], steps: [step("a")], spans: [{ step: "a", start: 2, end: 5 }], tokens: [], ...more });
 const finding = (start: number, end: number) => ({ start, end, severity: "error", message: "m", code: "limit" }) as Finding;
 
 /** A server that answers when it is told to. */

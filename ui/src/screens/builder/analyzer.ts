@@ -86,7 +86,8 @@ export class Analyzer {
       const isUnread = analysis.steps.length === 0 && !analysis.valid;
       // The same steps stay the same object: only then the graph need not be laid out again.
       const steps = isUnread || same(before, analysis.steps) ? before : analysis.steps;
-      this.set({ analysis: { ...analysis, steps }, current: true, tookMs: performance.now() - this.changedAt, error: null });
+      const tokens = isUnread ? (this.shot.analysis?.tokens ?? []) : analysis.tokens;
+      this.set({ analysis: { ...analysis, steps, tokens }, current: true, tookMs: performance.now() - this.changedAt, error: null });
     } catch (error) {
       if (asking.signal.aborted) return;
       this.set({ error, current: false });

@@ -9,7 +9,7 @@ const steps = (text: string) => spans(text).map(({ step: id }) => ({ id, kind: "
 
 function made(edit: Language["edit"]) {
   const language: Language = {
-    analyze: (text) => Promise.resolve({ hash: "", valid: true, findings: [], steps: steps(text), spans: spans(text) }),
+    analyze: (text) => Promise.resolve({ hash: "", valid: true, findings: [], steps: steps(text), tokens: [], spans: spans(text) }),
     complete: () => Promise.resolve([]),
     hover: () => Promise.resolve(null),
     actions: () => Promise.resolve([]),

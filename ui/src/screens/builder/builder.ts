@@ -11,7 +11,7 @@ import { BuilderDocument, type Snapshot } from "./document";
 import { editorExtensions } from "./editor";
 import { formatOf } from "./files";
 import type { Language } from "./language";
-import type { Edit, Edited } from "./model";
+import type { Analysis, Edit, Edited } from "./model";
 import { findStep, pathsById, stepAt } from "./steps";
 
 export interface FileState {
@@ -105,8 +105,16 @@ export class Builder {
 
   private selectAtCursor(): void {
     const spans = this.analyzer.snapshot().analysis?.spans ?? [];
-    const selected = stepAt(spans, this.document.state.selection.main.head);
+    const selected = stepAt(spans, this.cursor());
     if (selected !== this.shown.selected) this.set({ selected });
+  }
+
+  /** Before the first word of a line, the cursor is at that word: the indentation belongs to the step around it. */
+  private cursor(): number {
+    const { doc, selection } = this.document.state;
+    const { head } = selection.main;
+    const line = doc.lineAt(head);
+    return Math.max(head, line.from + (/^\s*(?:-\s+)*/.exec(line.text)?.[0].length ?? 0));
   }
 
   private keepSaved(): void {
@@ -125,7 +133,9 @@ export class Builder {
     const { head } = this.document.state.selection.main;
     const inside = head >= span.start && head <= span.end && stepAt(this.analyzer.snapshot().analysis?.spans ?? [], head) === step;
     // A short step is shown whole, of a long one its beginning.
-    const shown = EditorSelection.range(Math.min(span.end, span.start + SHOWN_MOST), span.start);
+    // Its last line counts from its beginning: a long line must not move the text sideways.
+    const last = this.document.state.doc.lineAt(Math.min(span.end, span.start + SHOWN_MOST, this.document.state.doc.length)).from;
+    const shown = EditorSelection.range(Math.max(last, span.start), span.start);
     this.document.dispatch({ ...(inside ? {} : { selection: { anchor: span.start } }), effects: EditorView.scrollIntoView(shown, { y: "nearest", yMargin: 60 }), userEvent: "graph" });
   }
 
@@ -172,7 +182,7 @@ export class Builder {
         const edited = await this.language.edit(text, this.shown.file.path, edit);
         // The text was changed meanwhile: these edits are of another one.
         if (!this.document.apply(edited.edits, version)) continue;
-        this.afterEdit(edit);
+        this.afterEdit(edit, edited);
         if (what) announce(what);
         return edited;
       } catch (error) {
@@ -188,7 +198,7 @@ export class Builder {
     return why;
   }
 
-  private afterEdit(edit: Edit): void {
+  private afterEdit(edit: Edit, { edits }: Edited): void {
     if (edit.kind === "rename_step") {
       const original = [...this.renamed].find(([, now]) => now === edit.step)?.[0] ?? edit.step;
       this.renamed.set(original, edit.to);
@@ -197,17 +207,29 @@ export class Builder {
     if (edit.kind === "add_step" && hasId(edit.step)) this.selectSoon(edit.step.id);
     if (edit.kind === "duplicate_step" && edit.id) this.selectSoon(edit.id);
     if (edit.kind === "wrap") this.selectSoon(edit.id);
+    // The steps are gone; the one that calls the new composition stands where the first of them stood.
+    if (edit.kind === "extract") this.selectSoonAt(Math.max(0, ...edits.filter((one) => one.text !== "").map((one) => one.start).slice(0, 1)));
     if (edit.kind === "remove_step" && this.shown.selected === edit.step) this.set({ selected: null });
   }
 
   /** Selects a step that the next analysis knows. */
   private selectSoon(step: string): void {
     this.set({ selected: step });
+    this.afterNext(({ steps }) => this.shown.selected === step && findStep(steps, step) && this.select(step));
+  }
+
+  /** Selects the step that the next analysis finds at a position. */
+  private selectSoonAt(at: number): void {
+    this.set({ selected: null });
+    this.afterNext(({ spans }) => this.shown.selected === null && this.select(stepAt(spans, this.document.state.doc.lineAt(at).to)));
+  }
+
+  private afterNext(act: (analysis: Analysis) => unknown): void {
     const stop = this.analyzer.subscribe(() => {
       const { analysis, current } = this.analyzer.snapshot();
       if (!current || !analysis) return;
       stop();
-      if (this.shown.selected === step && findStep(analysis.steps, step)) this.select(step);
+      act(analysis);
     });
   }
 

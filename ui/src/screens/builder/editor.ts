@@ -14,6 +14,7 @@ import type { BuilderDocument } from "./document";
 import type { Language } from "./language";
 import { marks } from "./marks";
 import type { Completion, Hover } from "./model";
+import { tokens } from "./tokens";
 
 export interface EditorOptions {
   language: Pick<Language, "complete" | "hover">;
@@ -111,7 +112,6 @@ const theme = EditorView.theme({
   ".cm-activeLineGutter": { backgroundColor: "transparent", color: "var(--text)" },
   ".cm-selected-step": { backgroundColor: "var(--selected)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "color-mix(in srgb, var(--accent) 28%, transparent)" },
-  ".cm-expression, .cm-expression *": { color: "var(--code-expr)" },
   ".cm-matchingBracket": { backgroundColor: "var(--sunken)", outline: "1px solid var(--border-strong)" },
   ".cm-code": { font: "600 10px/14px var(--mono)", color: "var(--in-doubt-fg)", background: "var(--in-doubt-bg)", borderRadius: "3px", padding: "0 3px", margin: "0 1px" },
   ".cm-finding-space": { padding: "3px 12px 3px 8px" },
@@ -143,6 +143,7 @@ export function editorExtensions(options: EditorOptions): Extension {
     lineNumbers(),
     foldGutter(),
     marks,
+    tokens,
     overLines,
     codes,
     highlightActiveLine(),

@@ -1,6 +1,6 @@
-// What the text editor draws over the text: findings, the selected step, and expressions.
+// What the text editor draws over the text: findings and the selected step.
 import { RangeSet, StateEffect, StateField, type EditorState, type Extension, type Range } from "@codemirror/state";
-import { Decoration, EditorView, GutterMarker, MatchDecorator, ViewPlugin, WidgetType, gutter, type DecorationSet, type ViewUpdate } from "@codemirror/view";
+import { Decoration, EditorView, GutterMarker, WidgetType, gutter, type DecorationSet } from "@codemirror/view";
 import { plainText } from "@/lib/safe-text";
 import type { CodeAction, Finding } from "./model";
 
@@ -142,22 +142,7 @@ const openField = StateField.define<DecorationSet>({
   provide: (field) => EditorView.decorations.from(field),
 });
 
-/** `{{ … }}` of one line, as soon as it is typed. */
-const matcher = new MatchDecorator({ regexp: /\{\{[^\n]*?\}\}/g, decoration: Decoration.mark({ class: "cm-expression" }) });
-const expressions = ViewPlugin.fromClass(
-  class {
-    decorations: DecorationSet;
-    constructor(view: EditorView) {
-      this.decorations = matcher.createDeco(view);
-    }
-    update(update: ViewUpdate) {
-      this.decorations = matcher.updateDeco(update, this.decorations);
-    }
-  },
-  { decorations: (plugin) => plugin.decorations },
-);
-
-export const marks: Extension = [findingsField, findingsGutter, decorations, openField, expressions];
+export const marks: Extension = [findingsField, findingsGutter, decorations, openField];
 
 /** The finding on the line of the cursor that is the nearest to it. */
 export function findingAt(state: EditorState, findings: readonly Finding[], at: number): Finding | null {

@@ -5,7 +5,7 @@ import type { components } from "@/api/schema";
 
 type Schemas = components["schemas"];
 /** What the server says about one text. The steps of a text that cannot be read are those of the last one that could. */
-export type Analysis = Pick<Schemas["TextAnalysis"], "hash" | "valid" | "findings" | "steps" | "plan" | "inputs"> & { spans: StepSpan[] };
+export type Analysis = Pick<Schemas["TextAnalysis"], "hash" | "valid" | "findings" | "steps" | "plan" | "inputs" | "tokens"> & { spans: StepSpan[] };
 export type CodeAction = Schemas["ActionList"]["actions"][number];
 export type Completion = Schemas["CompletionView"];
 export type Container = Schemas["Container"];
@@ -19,6 +19,8 @@ export type Place = Schemas["Place"];
 export type PreviewField = Schemas["PreviewFieldView"];
 /** Where a step stands in the text. */
 export type StepSpan = Pick<Schemas["StepRange"], "step" | "start" | "end">;
+/** A token inside an expression, in the text that was analysed. */
+export type Token = Schemas["TokenRange"];
 /** Replaces `start..end` of the text that was sent. A list is sorted and does not overlap. */
 export type TextEdit = Schemas["TextEditView"];
 

@@ -41,16 +41,19 @@ export function useStart(onStarted: (result: Result, ask: Ask) => void) {
   });
 }
 
+/** The server finds runs by a part of their name: the newest of them may be of another composition. */
+const LOOKED_AT = 50;
+
 /** The last run of this composition: its values are what previews work with until there is a newer one. */
 export function useLastRun(): void {
   const builder = useBuilder();
   const name = useCompositionName();
   const last = useQuery({
     queryKey: ["builder-last-run", name],
-    queryFn: () => unwrap(api.GET("/api/v1/runs", { params: { query: { name: name ?? "", limit: 1 } } })),
+    queryFn: () => unwrap(api.GET("/api/v1/runs", { params: { query: { name: name ?? "", limit: LOOKED_AT } } })),
     enabled: name !== null,
   });
-  const id = last.data?.runs[0]?.run_id ?? null;
+  const id = last.data?.runs.find((one) => one.name === name)?.run_id ?? null;
   useEffect(() => {
     if (id && builder.snapshot().run === null) builder.showRun(id);
   }, [builder, id]);
