@@ -147,38 +147,64 @@ async function writeText(page, text) {
   await page.keyboard.insertText(text);
 }
 
+const BEGUN = `name: greet-all   # kept
+input: { type: object, properties: { words: { type: string, default: "a\\nb\\nc" } } }
+steps: []
+`;
+
 describe("the mouse alone", () => {
-  it("builds three steps with a loop by dragging, connects them, runs and saves", async (t) => {
+  it("builds three steps with a loop by dragging, connects them, checks, saves and runs", async (t) => {
     const browser = await launch(t);
-    const segue = await startSegue(t, { config: CONFIG, files: { "compositions/hello.yaml": HELLO, [SAVED]: `name: greet-all   # kept\nsteps: []\n` } });
+    const segue = await startSegue(t, { config: CONFIG, files: { "compositions/hello.yaml": HELLO, [SAVED]: BEGUN } });
     const page = await openPage(t, browser, segue, { width: 1440, height: 900 });
     await page.goto(`${segue.url}/edit?file=${encodeURIComponent(SAVED)}`);
     const tool = (name) => page.getByRole("option", { name });
-    await tool(/^echo/).waitFor();
-    await tool(/^echo/).dragTo(page.locator(".b-empty"));
-    await node(page, "echo").waitFor();
+    await tool(/^text_split/).waitFor();
+    await tool(/^text_split/).dragTo(page.locator(".b-empty"));
+    await node(page, "text_split").waitFor();
     await page.getByRole("button", { name: "loop" }).dragTo(page.locator(".plan-graph"), { targetPosition: { x: 300, y: 480 } });
     await node(page, "each").waitFor();
     // Into the loop: the middle of its node while it has no steps.
-    await tool(/^echo/).dragTo(node(page, "each"), { targetPosition: { x: 120, y: 40 } });
-    await node(page, "echo_2").waitFor();
-    await tool(/^text_stats/).dragTo(page.locator(".plan-graph"), { targetPosition: { x: 300, y: 520 } });
+    await tool(/^text_stats/).dragTo(node(page, "each"), { targetPosition: { x: 120, y: 40 } });
     await node(page, "text_stats").waitFor();
+    await tool(/^echo/).dragTo(page.locator(".plan-graph"), { targetPosition: { x: 300, y: 520 } });
+    await node(page, "echo").waitFor();
+    await page.getByRole("button", { name: "Show everything" }).click();
+    // Values onto fields: the input, what a tool's schema says that it gives, and the item of the loop.
+    await use(page, "text_split", "input.words", "/parameters/text");
+    await use(page, "each", "text_split.parts", "/loop/over");
+    await use(page, "text_stats", "item", "/parameters/text");
     // From the loop's handle to the last step.
-    const handle = node(page, "each").locator(".b-connect");
     await node(page, "each").hover({ position: { x: 60, y: 12 } });
-    await handle.dragTo(node(page, "text_stats"));
+    await node(page, "each").locator(".b-connect").first().dragTo(node(page, "echo"));
     await page.getByRole("dialog").waitFor();
     await page.getByRole("button", { name: "Connect", exact: true }).click();
     await page.locator(".e.depends").waitFor({ state: "attached" });
+    await page.getByText("No findings").waitFor();
     await page.getByRole("button", { name: /^Save/ }).click();
     await page.getByText(/unsaved change/).waitFor({ state: "detached" });
     const text = onDisk(segue, SAVED);
-    assert.match(text, /^name: greet-all {3}# kept\n/);
+    assert.ok(text.startsWith(BEGUN.slice(0, BEGUN.indexOf("steps"))), text);
     const { steps } = await segue.api("POST", "/language/analyze", { text });
-    assert.deepEqual(steps.map((one) => one.id), ["echo", "each", "text_stats"]);
-    assert.deepEqual(steps[1].bodies[0].steps.map((one) => one.id), ["echo_2"]);
+    assert.deepEqual(steps.map((one) => one.id), ["text_split", "each", "echo"]);
+    assert.deepEqual(steps[1].bodies[0].steps.map((one) => one.id), ["text_stats"]);
     assert.deepEqual(steps[2].depends_on, ["each"]);
+    await page.getByRole("button", { name: /^Run/ }).first().click();
+    await page.getByRole("dialog").getByRole("button", { name: "Run", exact: false }).last().click();
+    await page.locator(".node.s-success", { hasText: "echo" }).waitFor();
+    const { runs: all } = await segue.api("GET", "/runs?name=greet-all");
+    const view = await segue.api("GET", `/runs/${all[0].run_id}`);
+    assert.deepEqual([view.status, view.steps.filter((one) => /text_stats$/.test(one.id)).length], ["success", 3]);
     await page.check();
   });
 });
+
+/** Selects a step, and drags a value onto one of its fields. */
+async function use(page, step, value, field) {
+  await node(page, step).click({ position: { x: 60, y: 12 } });
+  const pane = page.getByRole("region", { name: `Step ${step}` });
+  await pane.getByRole("radio", { name: "Values" }).click();
+  const row = pane.getByRole("treeitem").filter({ has: page.getByRole("button", { name: `Copy {{ ${value} }}`, exact: true, includeHidden: true }) });
+  await row.dragTo(pane.locator(`[data-field="${field}"]`));
+  await pane.locator(`[data-field="${field}"]`, { hasText: value }).waitFor();
+}

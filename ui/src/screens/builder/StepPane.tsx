@@ -14,7 +14,7 @@ import { sources } from "./data/sources";
 import { fieldEdit, type FieldReference } from "./parameters/reference";
 import { StepForm } from "./parameters/StepForm";
 import { StepPreview } from "./parameters/StepPreview";
-import { stepValue } from "./parameters/step-value";
+import { documentValue, stepValue } from "./parameters/step-value";
 import { findStep, pathsById } from "./steps";
 
 const SIDES = [
@@ -51,9 +51,11 @@ function Values({ context, step, field }: { context: BuilderContext; step: strin
   const { run: id, analysis, edit } = context;
   const tools = useQuery(toolsQuery).data?.tools;
   const run = useQuery({ ...runQuery(id ?? ""), enabled: id !== null }).data ?? null;
+  // A text with errors has no plan; what it asks for is still written in it.
+  const inputs = useMemo(() => (analysis?.valid === false ? documentValue(context.text)?.input : undefined), [analysis?.valid, context.text]);
   const known = useMemo(
-    () => sources({ steps: analysis?.steps ?? [], inputs: analysis?.plan?.inputs ?? analysis?.inputs, run, tools: tools ?? [], pinned: NONE, items: (loop) => itemName(context.text, loop) }, step),
-    [analysis, run, tools, step, context.text],
+    () => sources({ steps: analysis?.steps ?? [], inputs: analysis?.plan?.inputs ?? analysis?.inputs ?? inputs, run, tools: tools ?? [], pinned: NONE, items: (loop) => itemName(context.text, loop) }, step),
+    [analysis, inputs, run, tools, step, context.text],
   );
   const use = useCallback(
     (reference: FieldReference) => {

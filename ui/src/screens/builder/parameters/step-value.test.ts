@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { stepValue } from "./step-value";
+import { documentValue, stepValue } from "./step-value";
 
 const TEXT = `# weekly
 name: x
@@ -91,5 +91,15 @@ describe("the value of a step in the text", () => {
     const from = performance.now();
     expect(stepValue(text, "s999")).toMatchObject({ parameters: { n: 999 } });
     expect(performance.now() - from).toBeLessThan(3000);
+  });
+});
+
+describe("the whole text", () => {
+  it("is read as a value, also below a step that has a mistake", () => {
+    const value = documentValue("# c\ninput: { properties: &p { a: { type: string } } }\nalso: *p\nsteps:\n  - id: a\n    tool: [\n");
+    expect(value?.input).toEqual({ properties: { a: { type: "string" } } });
+    expect(value?.also).toEqual({ a: { type: "string" } });
+    expect(documentValue('{"tools": {"a": {"returns": 1}}}')).toEqual({ tools: { a: { returns: 1 } } });
+    expect([documentValue(""), documentValue("- a"), documentValue("text")]).toEqual([null, null, null]);
   });
 });

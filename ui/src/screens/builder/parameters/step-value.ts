@@ -33,6 +33,16 @@ export function stepValue(text: string, id: string): Record<string, unknown> | n
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
 }
 
+/** The document as a JSON value; null where it is no mapping. */
+export function documentValue(text: string): Record<string, unknown> | null {
+  const tree = yamlLanguage.parser.parse(text);
+  const anchors = new Map<string, SyntaxNode>();
+  tree.iterate({ enter: (ref) => void (ref.name === "Anchor" && ref.node.parent && anchors.set(text.slice(ref.from + 1, ref.to), ref.node.parent)) });
+  const top = tree.topNode.getChild("Document");
+  const value = read({ text, anchors, nodes: 0, depth: 0 }, top ? (contents(top)[0] ?? null) : null);
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+}
+
 const LISTS = new Set(["steps", "parallel", "otherwise"]);
 
 function isStep(text: string, mapping: SyntaxNode): boolean {
