@@ -164,7 +164,7 @@ impl Members {
         let properties = self.known.iter().map(property).collect();
         let rest =
             if self.is_cut { OtherProperties::Open(Type::Any) } else { OtherProperties::Closed };
-        Type::Object(Arc::new(ObjectType { properties, rest }))
+        Type::object(ObjectType { properties, rest })
     }
 }
 

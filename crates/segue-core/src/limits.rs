@@ -4,6 +4,15 @@
 
 use serde::{Deserialize, Serialize};
 
+/// Values that the tree of one static type names; beyond that parts of it are unknown.
+pub const TYPE_NODES_MAX: usize = 20_000;
+
+/// Nesting of one static type; deeper values are unknown.
+pub const TYPE_DEPTH_MAX: usize = 32;
+
+/// Alternatives of one static type; of more, none is known.
+pub const TYPE_ALTERNATIVES_MAX: usize = 128;
+
 /// Limits on a text, a plan and a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

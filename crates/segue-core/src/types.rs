@@ -2,20 +2,32 @@
 //!
 //! Types come from JSON Schemas and literals, and flow through expressions. They answer two
 //! questions: can this path exist, and can this value be valid there? Both answers are "no" only if
-//! no possible value would do; an unknown type is [`Type::Any`] and always accepted.
+//! no possible value would do; an unknown type is [`Type::Any`] and always accepted. So is the part of a type
+//! that exceeds a limit.
+
+mod composite;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use crate::limits::{TYPE_ALTERNATIVES_MAX, TYPE_DEPTH_MAX, TYPE_NODES_MAX};
 use crate::value::Value;
+
+pub use composite::Composite;
 
 /// How deep a schema is followed; deeper values are `Any`.
 const SCHEMA_DEPTH_MAX: usize = 24;
 
 /// How many nodes of a schema are visited; beyond that values are `Any`.
 const SCHEMA_NODES_MAX: usize = 20_000;
+
+/// How many pairs of types are compared to find a conflict; beyond that there is none.
+const CONFLICT_PAIRS_MAX: usize = 100_000;
+
+/// How many alternatives a message names.
+const SHOWN_ALTERNATIVES_MAX: usize = 8;
 
 /// A set of possible values.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,11 +45,11 @@ pub enum Type {
     /// Text.
     String,
     /// A list of values of this type.
-    Array(Arc<Type>),
+    Array(Arc<Composite<Type>>),
     /// Named values.
-    Object(Arc<ObjectType>),
+    Object(Arc<Composite<ObjectType>>),
     /// One of several; never nested, never fewer than two.
-    OneOf(Arc<[Type]>),
+    OneOf(Arc<Composite<Vec<Type>>>),
 }
 
 /// The members of an object type.
@@ -96,7 +108,29 @@ pub enum FieldLookup {
 impl Type {
     /// An array of values of this type.
     pub fn array(item: Type) -> Type {
-        Type::Array(Arc::new(item))
+        let array = Composite::array(item);
+        if array.is_small() { Type::Array(array) } else { Type::Array(Composite::array(Type::Any)) }
+    }
+
+    /// An object. If it is too large, its large members are unknown.
+    pub fn object(parts: ObjectType) -> Type {
+        let object = Composite::object(parts);
+        if object.is_small() {
+            return Type::Object(object);
+        }
+        let mut parts = (**object).clone();
+        let share = (TYPE_NODES_MAX / (parts.properties.len() + 2)).max(1);
+        let bound = |ty: &mut Type| {
+            let size = ty.size();
+            if size.nodes > share || size.depth >= TYPE_DEPTH_MAX {
+                *ty = Type::Any;
+            }
+        };
+        parts.properties.values_mut().for_each(|property| bound(&mut property.ty));
+        if let OtherProperties::Open(ty) = &mut parts.rest {
+            bound(ty);
+        }
+        Type::Object(Composite::object(parts))
     }
 
     /// An object of exactly these members, all present.
@@ -105,39 +139,38 @@ impl Type {
             .into_iter()
             .map(|(name, ty)| (name.into(), Property { ty, required: true }))
             .collect();
-        Type::Object(Arc::new(ObjectType { properties, rest: OtherProperties::Closed }))
+        Type::object(ObjectType { properties, rest: OtherProperties::Closed })
     }
 
     /// An object with unknown members.
     pub fn any_object() -> Type {
         let rest = OtherProperties::Open(Type::Any);
-        Type::Object(Arc::new(ObjectType { properties: BTreeMap::new(), rest }))
+        Type::object(ObjectType { properties: BTreeMap::new(), rest })
     }
 
-    /// A union; [`Type::Any`] absorbs all others.
+    /// A union; [`Type::Any`] absorbs all others. Too many alternatives are unknown.
     pub fn union(types: impl IntoIterator<Item = Type>) -> Type {
         let mut flat: Vec<Type> = Vec::new();
         for ty in types {
-            match ty {
-                Type::Any => return Type::Any,
-                Type::OneOf(parts) => {
-                    for part in parts
-                        .iter()
-                        .filter(|part| !flat.contains(part))
-                        .cloned()
-                        .collect::<Vec<_>>()
-                    {
-                        flat.push(part);
-                    }
+            if matches!(ty, Type::Any) {
+                return Type::Any;
+            }
+            for part in ty.parts() {
+                if !flat.contains(part) {
+                    flat.push(part.clone());
                 }
-                other if flat.contains(&other) => {}
-                other => flat.push(other),
+            }
+            if flat.len() > TYPE_ALTERNATIVES_MAX {
+                return Type::Any;
             }
         }
         match flat.len() {
             0 => Type::Any,
             1 => flat.swap_remove(0),
-            _ => Type::OneOf(flat.into()),
+            _ => {
+                let union = Composite::one_of(flat);
+                if union.is_small() { Type::OneOf(union) } else { Type::Any }
+            }
         }
     }
 
@@ -182,7 +215,7 @@ impl Type {
             .iter()
             .filter_map(|part| match part {
                 Type::Any => Some(Type::Any),
-                Type::Array(item) => Some((**item).clone()),
+                Type::Array(item) => Some((***item).clone()),
                 _ => None,
             })
             .collect();
@@ -222,23 +255,45 @@ impl Type {
 
     /// Why no value of this type is valid as `expected`; `None` if one may be.
     pub fn conflict(&self, expected: &Type) -> Option<String> {
+        self.is_apart(expected, &Cell::new(CONFLICT_PAIRS_MAX)).then(|| self.reason(expected))
+    }
+
+    /// Whether no value of this type is valid as `expected`.
+    fn is_apart(&self, expected: &Type, pairs_left: &Cell<usize>) -> bool {
         if matches!(expected, Type::Any) || matches!(self, Type::Any) {
-            return None;
+            return false;
         }
-        let mut reasons = Vec::new();
-        for actual in self.parts() {
-            for wanted in expected.parts() {
-                match conflict_of_parts(actual, wanted) {
-                    None => return None,
-                    Some(reason) => reasons.push(reason),
+        let pairs = self
+            .parts()
+            .iter()
+            .flat_map(|it| expected.parts().iter().map(move |wanted| (it, wanted)));
+        pairs.into_iter().all(|(actual, wanted)| {
+            let left = pairs_left.get();
+            pairs_left.set(left.saturating_sub(1));
+            left > 0 && are_apart(actual, wanted, pairs_left)
+        })
+    }
+
+    /// Why two types are apart. With unions on either side, the plain message is clearer than the reason of
+    /// one pair.
+    fn reason(&self, expected: &Type) -> String {
+        match (self, expected) {
+            (Type::Array(actual), Type::Array(wanted)) => {
+                format!("in the array's items: {}", actual.reason(wanted))
+            }
+            (Type::Object(actual), Type::Object(wanted)) => {
+                let left = Cell::new(CONFLICT_PAIRS_MAX);
+                match conflict_of_objects(actual, wanted, &left) {
+                    Some(ObjectConflict::In(name, actual, wanted)) => {
+                        format!("in `{name}`: {}", actual.reason(wanted))
+                    }
+                    Some(ObjectConflict::Missing(name)) => format!("`{name}` is missing"),
+                    Some(ObjectConflict::Extra(name)) => format!("`{name}` is not allowed"),
+                    None => format!("expected {expected}, found {self}"),
                 }
             }
+            _ => format!("expected {expected}, found {self}"),
         }
-        // With unions on either side, the plain message is clearer than the reason of one pair.
-        if self.parts().len() == 1 && expected.parts().len() == 1 {
-            return reasons.pop();
-        }
-        Some(format!("expected {expected}, found {self}"))
     }
 
     /// A JSON Schema that every value of this type matches.
@@ -305,31 +360,42 @@ impl ObjectType {
     }
 }
 
-fn conflict_of_parts(actual: &Type, wanted: &Type) -> Option<String> {
+/// Whether no value of one alternative is valid as the other.
+fn are_apart(actual: &Type, wanted: &Type, pairs_left: &Cell<usize>) -> bool {
     match (actual, wanted) {
-        (Type::Any, _) | (_, Type::Any) => None,
-        (Type::Integer | Type::Number, Type::Integer | Type::Number) => None,
-        (Type::Array(actual), Type::Array(wanted)) => {
-            actual.conflict(wanted).map(|reason| format!("in the array's items: {reason}"))
+        (Type::Any, _) | (_, Type::Any) => false,
+        (Type::Integer | Type::Number, Type::Integer | Type::Number) => false,
+        (Type::Array(actual), Type::Array(wanted)) => actual.is_apart(wanted, pairs_left),
+        (Type::Object(actual), Type::Object(wanted)) => {
+            conflict_of_objects(actual, wanted, pairs_left).is_some()
         }
-        (Type::Object(actual), Type::Object(wanted)) => conflict_of_objects(actual, wanted),
-        (actual, wanted) if actual == wanted => None,
-        (actual, wanted) => Some(format!("expected {wanted}, found {actual}")),
+        (actual, wanted) => actual != wanted,
     }
 }
 
-fn conflict_of_objects(actual: &ObjectType, wanted: &ObjectType) -> Option<String> {
+/// Why no value of one object type is valid as another.
+enum ObjectConflict<'a> {
+    In(&'a str, &'a Type, &'a Type),
+    Missing(&'a str),
+    Extra(&'a str),
+}
+
+fn conflict_of_objects<'a>(
+    actual: &'a ObjectType,
+    wanted: &'a ObjectType,
+    pairs_left: &Cell<usize>,
+) -> Option<ObjectConflict<'a>> {
     for (name, property) in &wanted.properties {
         match actual.properties.get(name) {
             Some(given) => {
-                if let Some(reason) = given.ty.conflict(&property.ty)
-                    && (given.required || property.required)
+                if (given.required || property.required)
+                    && given.ty.is_apart(&property.ty, pairs_left)
                 {
-                    return Some(format!("in `{name}`: {reason}"));
+                    return Some(ObjectConflict::In(name, &given.ty, &property.ty));
                 }
             }
             None if property.required && actual.rest == OtherProperties::Closed => {
-                return Some(format!("`{name}` is missing"));
+                return Some(ObjectConflict::Missing(name));
             }
             None => {}
         }
@@ -341,7 +407,7 @@ fn conflict_of_objects(actual: &ObjectType, wanted: &ObjectType) -> Option<Strin
         property.required && !wanted.properties.contains_key(*name)
     };
     let (name, _) = actual.properties.iter().find(stranger)?;
-    Some(format!("`{name}` is not allowed"))
+    Some(ObjectConflict::Extra(name))
 }
 
 impl fmt::Display for Type {
@@ -353,13 +419,23 @@ impl fmt::Display for Type {
             Type::Integer => f.write_str("integer"),
             Type::Number => f.write_str("number"),
             Type::String => f.write_str("string"),
-            Type::Array(item) if **item == Type::Any => f.write_str("array"),
-            Type::Array(item) if matches!(**item, Type::OneOf(_)) => write!(f, "array of ({item})"),
-            Type::Array(item) => write!(f, "array of {item}"),
+            Type::Array(item) => match &***item {
+                Type::Any => f.write_str("array"),
+                // Arrays of alternatives inside alternatives would fill pages.
+                Type::OneOf(parts) if parts.iter().any(|part| matches!(part, Type::Array(_))) => {
+                    f.write_str("array of several types")
+                }
+                Type::OneOf(_) => write!(f, "array of ({})", &***item),
+                item => write!(f, "array of {item}"),
+            },
             Type::Object(_) => f.write_str("object"),
             Type::OneOf(parts) => {
-                let words: Vec<String> = parts.iter().map(ToString::to_string).collect();
-                f.write_str(&words.join(" or "))
+                let words = parts.iter().take(SHOWN_ALTERNATIVES_MAX).map(ToString::to_string);
+                f.write_str(&words.collect::<Vec<_>>().join(" or "))?;
+                match parts.len().saturating_sub(SHOWN_ALTERNATIVES_MAX) {
+                    0 => Ok(()),
+                    more => write!(f, " or {more} more"),
+                }
             }
         }
     }
@@ -434,22 +510,22 @@ impl SchemaReader<'_> {
     }
 
     fn read_object(&self, schema: &Value, depth: usize) -> Type {
-        let required: Vec<&str> = schema
+        let required: BTreeSet<&str> = schema
             .get("required")
             .and_then(Value::as_array)
-            .map_or_else(Vec::new, |names| names.iter().filter_map(Value::as_str).collect());
+            .map_or_else(BTreeSet::new, |names| names.iter().filter_map(Value::as_str).collect());
         let mut properties = BTreeMap::new();
         if let Some(declared) = schema.get("properties").and_then(Value::as_object) {
             for (name, property) in declared.iter() {
                 let ty = self.read(property, depth + 1);
-                let required = required.contains(&&**name);
+                let required = required.contains(&**name);
                 properties.insert(name.clone(), Property { ty, required });
             }
         }
         for name in required {
             properties.entry(name.into()).or_insert(Property { ty: Type::Any, required: true });
         }
-        Type::Object(Arc::new(ObjectType { properties, rest: self.read_rest(schema, depth) }))
+        Type::object(ObjectType { properties, rest: self.read_rest(schema, depth) })
     }
 
     fn read_rest(&self, schema: &Value, depth: usize) -> OtherProperties {
@@ -492,7 +568,7 @@ impl SchemaReader<'_> {
                 _ => return Type::Any,
             }
         }
-        Type::Object(Arc::new(whole))
+        Type::object(whole)
     }
 
     fn resolve(&self, reference: &str) -> Option<&Value> {
@@ -551,5 +627,52 @@ mod tests {
             Some("in `a`: expected string, found integer")
         );
         assert!(Type::record([("b", Type::String)]).conflict(&wanted).is_some());
+    }
+
+    fn pair_of(ty: &Type) -> Type {
+        Type::record([("a", ty.clone()), ("b", ty.clone())])
+    }
+
+    /// Parts are shared, so sixty lines can make a type whose tree has 2⁶⁰ nodes.
+    #[test]
+    fn a_type_that_grows_by_sharing_stays_small() {
+        let ways: [fn(&Type) -> Type; 3] = [
+            pair_of,
+            |ty| Type::array(ty.clone()),
+            |ty| Type::union([Type::array(ty.clone()), Type::record([("a", ty.clone())])]),
+        ];
+        for grow in ways {
+            let grown = (0..60).fold(Type::String, |ty, _| grow(&ty));
+            assert!(grown.size().nodes <= TYPE_NODES_MAX, "{:?}", grown.size());
+            assert!(grown.size().depth <= TYPE_DEPTH_MAX, "{:?}", grown.size());
+        }
+        let many = (0..1_000).map(|n| Type::record([(format!("m{n}"), Type::Null)]));
+        assert_eq!(Type::union(many.clone()), Type::Any);
+        assert_eq!(Type::union(many.take(TYPE_ALTERNATIVES_MAX)).parts().len(), 128);
+    }
+
+    /// Of an object that is too large, the small members stay known.
+    #[test]
+    fn a_large_object_keeps_its_small_members() {
+        let large = (0..12).fold(Type::String, |ty, _| pair_of(&ty));
+        let members = (0..9).map(|n| (format!("m{n}"), large.clone()));
+        let whole = Type::record(members.chain([("id".to_owned(), Type::Integer)]));
+        assert_eq!(whole.field("id"), FieldLookup::Found { ty: Type::Integer, required: true });
+        assert_eq!(whole.field("m0"), FieldLookup::Found { ty: Type::Any, required: true });
+    }
+
+    /// Unions inside unions are compared pair by pair, up to a limit; beyond it there is no conflict.
+    #[test]
+    fn a_comparison_of_unions_ends() {
+        let grow = |ty: Type, leaf: &str| {
+            let wide = (0..40).map(|n| Type::record([(format!("m{n}"), ty.clone())]));
+            Type::union(wide.chain([Type::record([(leaf, Type::Null)])]))
+        };
+        let nested = |leaf: &str, end: Type| grow(grow(end, leaf), leaf);
+        let (left, right) = (nested("x", Type::String), nested("y", Type::Integer));
+        let pairs_left = Cell::new(1_000);
+        assert!(!Type::array(left.clone()).is_apart(&Type::array(right), &pairs_left));
+        assert_eq!(pairs_left.get(), 0);
+        assert!(left.to_string().ends_with(" or 33 more"), "{left}");
     }
 }

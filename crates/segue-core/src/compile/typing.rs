@@ -20,10 +20,16 @@ pub(crate) struct Typing<'a> {
     /// By index; a step that could not be read leaves a gap.
     steps: Vec<Option<&'a Step>>,
     known: RefCell<Vec<TypeCacheEntry>>,
+    /// The same cache for the items of loops: an inner loop may run over the item of an outer one, so
+    /// inferring them anew at each use would take exponential time.
+    known_items: RefCell<Vec<TypeCacheEntry>>,
     /// The same cache for names that steps define.
     known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), TypeCacheEntry>>,
     /// In a program, the steps that set each state name, and the type of the name.
     state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)>,
+    /// How many templates were inferred: work that must not grow with nesting.
+    #[cfg(test)]
+    inferred: std::cell::Cell<usize>,
 }
 
 #[derive(Clone)]
@@ -62,7 +68,19 @@ impl<'a> Typing<'a> {
             steps[at] = Some(step);
         });
         let known = RefCell::new(vec![TypeCacheEntry::Not; steps.len()]);
-        Typing { composition, uses_observed, steps, known, known_names: RefCell::default(), state }
+        let known_items = known.clone();
+        let known_names = RefCell::default();
+        Typing {
+            composition,
+            uses_observed,
+            steps,
+            known,
+            known_items,
+            known_names,
+            state,
+            #[cfg(test)]
+            inferred: std::cell::Cell::default(),
+        }
     }
 
     pub(crate) fn step(&self, index: StepIndex) -> Option<&'a Step> {
@@ -80,6 +98,22 @@ impl<'a> Typing<'a> {
             TypeCacheEntry::Not => self.work_out(step),
         };
         self.known.borrow_mut()[index as usize] = TypeCacheEntry::Yes(ty.clone());
+        ty
+    }
+
+    /// The type of the item of a loop.
+    fn item(&self, index: StepIndex) -> Type {
+        let Some(StepKind::Loop(each)) = self.step(index).map(|step| &step.kind) else {
+            return Type::Any;
+        };
+        let entry =
+            |new| std::mem::replace(&mut self.known_items.borrow_mut()[index as usize], new);
+        let ty = match entry(TypeCacheEntry::Asked) {
+            TypeCacheEntry::Yes(ty) => ty,
+            TypeCacheEntry::Asked => Type::Any,
+            TypeCacheEntry::Not => self.of(&each.over).item().unwrap_or(Type::Any),
+        };
+        entry(TypeCacheEntry::Yes(ty.clone()));
         ty
     }
 
@@ -154,6 +188,8 @@ impl<'a> Typing<'a> {
 
     /// The type of a template; [`super::check`] reports its errors.
     pub(crate) fn of(&self, template: &Template) -> Type {
+        #[cfg(test)]
+        self.inferred.set(self.inferred.get() + 1);
         template.infer(self, &mut |_, _| {})
     }
 
@@ -260,7 +296,7 @@ impl<'a> Typing<'a> {
 fn optional(members: impl IntoIterator<Item = (Arc<str>, Type)>) -> Type {
     let optional = |(name, ty)| (name, Property { ty, required: false });
     let properties = members.into_iter().map(optional).collect();
-    Type::Object(Arc::new(ObjectType { properties, rest: OtherProperties::Closed }))
+    Type::object(ObjectType { properties, rest: OtherProperties::Closed })
 }
 
 /// The observed schema of a tool without a declared one, if there are enough samples.
@@ -281,10 +317,7 @@ impl TypeScope for Typing<'_> {
             ExprRoot::Step(index) => self.value(*index),
             ExprRoot::StepStatus(_) => Type::String,
             ExprRoot::Given(index, name) => self.given(*index, name),
-            ExprRoot::Item(index) => match self.step(*index).map(|step| &step.kind) {
-                Some(StepKind::Loop(each)) => self.of(&each.over).item().unwrap_or(Type::Any),
-                _ => Type::Any,
-            },
+            ExprRoot::Item(index) => self.item(*index),
             ExprRoot::Loop(_) => Type::record([
                 ("index", Type::Integer),
                 ("first", Type::Bool),
@@ -338,5 +371,75 @@ impl<'a> CallTyping<'a> {
     pub(crate) fn of_call(outer: &'a Typing<'a>, call: &ToolCall) -> CallTyping<'a> {
         let args = call.tool.as_ref().map_or(Type::Any, |tool| tool.input.ty().clone());
         CallTyping { outer, output: outer.output_of(call), args }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::limits::{Limits, TYPE_NODES_MAX};
+    use crate::source::Source;
+
+    fn compiled(text: &str) -> Composition {
+        let source = Source::new("x.yaml", text);
+        let examined =
+            crate::compile::examine_text(&source, &Catalog::default(), &Limits::default());
+        examined.composition.unwrap_or_else(|| panic!("{:?}", examined.diagnostics))
+    }
+
+    /// Loops inside loops: each runs over a list that names the item of the loop around it twice.
+    fn nested_loops(depth: usize) -> String {
+        let mut text = String::from("name: nested\nsteps:\n");
+        for level in 0..depth {
+            let pad = " ".repeat(level * 6);
+            let over = match level {
+                0 => "[1, 2]".to_owned(),
+                _ => format!("'{{{{ [v{0}, v{0}] }}}}'", level - 1),
+            };
+            text += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
+            text += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+        }
+        let pad = " ".repeat(depth * 6);
+        text + &format!("{pad}  - id: end\n{pad}    set: {{ x: '{{{{ v{} }}}}' }}\n", depth - 1)
+    }
+
+    /// Once each, whatever the nesting: inferring the list anew at each mention doubles the work per loop.
+    #[test]
+    fn the_list_of_a_loop_is_inferred_once() {
+        let depth = Limits::default().nesting_depth_max;
+        let composition = compiled(&nested_loops(depth));
+        let typing = Typing::new(&composition);
+        let mut templates = 0;
+        composition.body.walk(&mut |step| {
+            crate::compile::check::templates_of(step, &mut |template| {
+                templates += 1;
+                typing.of(template);
+            });
+            typing.value(step.index);
+        });
+        assert_eq!(templates, depth + 1);
+        let ty = typing.type_of(&ExprRoot::Item(u32::try_from(depth - 1).unwrap()));
+        assert_eq!(ty, Type::Integer);
+        assert!(typing.inferred.get() <= 3 * templates, "{}", typing.inferred.get());
+    }
+
+    /// Each step doubles the tree of the type of the one before.
+    #[test]
+    fn the_type_of_a_step_stays_small() {
+        let mut text = String::from("name: doubled\nsteps:\n  - { id: s0, set: { x: 1 } }\n");
+        for step in 1..40 {
+            let before = step - 1;
+            text += &format!(
+                "  - {{ id: s{step}, set: {{ x: '{{{{ s{before} }}}}', y: '{{{{ s{before} }}}}' }} }}\n"
+            );
+        }
+        let composition = compiled(&text);
+        let typing = Typing::new(&composition);
+        composition.body.walk(&mut |step| {
+            let size = typing.value(step.index).size();
+            assert!(size.nodes <= TYPE_NODES_MAX, "{}: {size:?}", step.id);
+        });
+        assert!(typing.output().size().nodes <= TYPE_NODES_MAX);
     }
 }

@@ -264,7 +264,7 @@ impl Inference<'_> {
             (_, a, b) if numeric(a) && numeric(b) => Type::Number,
             (Arithmetic::Add, Type::String, Type::String) => Type::String,
             (Arithmetic::Add, Type::Array(x), Type::Array(y)) => {
-                Type::array(Type::union([(**x).clone(), (**y).clone()]))
+                Type::array(Type::union([(***x).clone(), (***y).clone()]))
             }
             (Arithmetic::Multiply, Type::String, Type::Integer)
             | (Arithmetic::Multiply, Type::Integer, Type::String) => Type::String,

@@ -153,13 +153,23 @@ struct Preview<'a> {
     limits: &'a Limits,
     /// What the loops around the place run over, by the id of the loop.
     items: BTreeMap<Arc<str>, Value>,
+    /// How often the item of a loop was looked up: work that must not grow with nesting.
+    #[cfg(test)]
+    looked_up: std::cell::Cell<usize>,
 }
 
 impl<'a> Preview<'a> {
     /// Evaluates each loop around the place once, outermost first: an inner one may run over an item of an
     /// outer one, and evaluating that anew at each use would take exponential time and a deep stack.
     fn new(scope: &'a NameScope<'a>, data: &'a RunData, limits: &'a Limits) -> Preview<'a> {
-        let mut preview = Preview { scope, data, limits, items: BTreeMap::new() };
+        let mut preview = Preview {
+            scope,
+            data,
+            limits,
+            items: BTreeMap::new(),
+            #[cfg(test)]
+            looked_up: std::cell::Cell::default(),
+        };
         for step in scope.loops() {
             let StepKind::Loop(each) = &step.kind else { continue };
             if let Ok(items) = each.over.eval(&preview, limits) {
@@ -204,6 +214,8 @@ impl<'a> Preview<'a> {
 
     /// The items of a loop around the place.
     fn items(&self, index: StepIndex) -> Option<&[Value]> {
+        #[cfg(test)]
+        self.looked_up.set(self.looked_up.get() + 1);
         self.items.get(&self.scope.step_at(index)?.id)?.as_array().map(|items| &items[..])
     }
 }
@@ -240,4 +252,43 @@ impl expr::Scope for Preview<'_> {
 /// The JSON Pointer of a member.
 fn pointer(name: &str) -> String {
     format!("/{}", name.replace('~', "~0").replace('/', "~1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::source::Source;
+
+    /// Each loop runs over a list that names the item of the loop around it twice.
+    fn nested_loops(depth: usize) -> String {
+        let mut text = String::from("name: nested\nsteps:\n");
+        for level in 0..depth {
+            let pad = " ".repeat(level * 6);
+            let over = match level {
+                0 => "[1, 2]".to_owned(),
+                _ => format!("'{{{{ [v{0}, v{0}] }}}}'", level - 1),
+            };
+            text += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
+            text += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+        }
+        let pad = " ".repeat(depth * 6);
+        text + &format!("{pad}  - id: end\n{pad}    set: {{ x: '{{{{ v{} }}}}' }}\n", depth - 1)
+    }
+
+    /// Evaluating the list of a loop at each mention of its item doubles the work per loop.
+    #[test]
+    fn the_list_of_a_loop_is_evaluated_once() {
+        let limits = Limits::default();
+        let depth = limits.nesting_depth_max;
+        let source = Source::new("x.yaml", nested_loops(depth));
+        let analysis = Analysis::new(&source, &Catalog::default(), &limits);
+        let composition = analysis.composition().unwrap();
+        let (seen, data) = (crate::language::Observations::default(), RunData::default());
+        let scope = NameScope::of_step(composition, "end", &seen, &limits).unwrap();
+        let preview = Preview::new(&scope, &data, &limits);
+        let fields = preview.arguments(scope.innermost().unwrap());
+        assert_eq!(fields[0].value, Ok(Value::from(1)));
+        assert!(preview.looked_up.get() <= 2 * depth, "{}", preview.looked_up.get());
+    }
 }

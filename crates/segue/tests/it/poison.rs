@@ -105,3 +105,40 @@ fn a_file_that_cannot_be_read_concerns_itself_only() {
     }
     served.post(EXECUTE, &json!({ "name": "quick" })).is(200);
 }
+
+/// Texts of a few kilobytes whose types would be larger than the memory if nothing bounded them: each is
+/// checked, analyzed and shown at once.
+#[test]
+fn a_small_text_is_checked_at_once_whatever_its_types() {
+    let world = world();
+    let served = Served::start(&world, "memory", &[]);
+    let spread = |name: &str| vec![name; 40].join(", ");
+    let mut loops = String::from("name: loops\nsteps:\n");
+    for level in 0..8 {
+        let pad = " ".repeat(level * 6);
+        let over = match level {
+            0 => "[1, 2]".to_owned(),
+            _ => format!("'{{{{ [{}] }}}}'", spread(&format!("v{}", level - 1))),
+        };
+        loops += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
+        loops += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+    }
+    let pad = " ".repeat(8 * 6);
+    loops += &format!("{pad}  - {{ id: end, tool: echo, parameters: {{ n: '{{{{ v7 }}}}' }} }}\n");
+    let mut doubled = String::from("name: doubled\nsteps:\n  - { id: s0, set: { x0: 1 } }\n");
+    for step in 1..60 {
+        let before = step - 1;
+        let both = format!("'{{{{ [s{before}, {{''a'': s{before}}}] }}}}'");
+        doubled += &format!("  - {{ id: s{step}, set: {{ x{step}: {both} }} }}\n");
+    }
+    let pairs = "|map(x => {'a': x, 'b': x})".repeat(200);
+    let lambdas = format!(
+        "name: lambdas\nsteps:\n  - id: a\n    set: {{ x: \"{{{{ [[1]{pairs}, [1]{pairs}] }}}}\" }}\n"
+    );
+    for text in [loops, doubled, lambdas] {
+        let checked = served.post("/api/v1/compositions/validate", &json!({ "composition": text }));
+        assert_eq!(checked.is(200)["valid"], true, "{text}");
+        let analyzed = served.post("/api/v1/language/analyze", &json!({ "text": text }));
+        assert_eq!(analyzed.is(200)["findings"], json!([]), "{text}");
+    }
+}
