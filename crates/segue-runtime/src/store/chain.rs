@@ -29,6 +29,7 @@ pub(super) fn link(before: &Hash, seq: u64, bytes: &[u8]) -> Hash {
 }
 
 /// A turn as it is stored.
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct StoredTurn {
     pub(super) bytes: Vec<u8>,
     pub(super) hash: Hash,

@@ -14,9 +14,9 @@ use tokio::sync::Notify;
 
 use super::{
     AppendRecord, ClaimRequest, ClaimedRun, CommandQueue, Due, JournalStore, KeyValueStore, Lease,
-    NewRun, PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunQueue,
-    RunRow, Store, StoreError, StoreFigures, TakeOver, ToolStatistics, ToolStats, WorkerInfo,
-    WorkerRow,
+    NewRun, PendingCommand, Retention, RunChanges, RunCopy, RunHistory, RunListing, RunQuery,
+    RunQueue, RunRow, RunTransfer, Store, StoreError, StoreFigures, TakeOver, ToolStatistics,
+    ToolStats, WorkerInfo, WorkerRow,
 };
 
 /// An operation that an interceptor sees.
@@ -217,6 +217,21 @@ impl RunQueue for InterceptedStore {
 
     async fn workers(&self) -> Result<Vec<WorkerRow>, StoreError> {
         self.inner.workers().await
+    }
+}
+
+#[async_trait]
+impl RunTransfer for InterceptedStore {
+    async fn export_run(&self, run_id: &Arc<str>) -> Result<Option<RunCopy>, StoreError> {
+        self.inner.export_run(run_id).await
+    }
+
+    async fn import_run(&self, run: &Arc<RunCopy>) -> Result<bool, StoreError> {
+        self.inner.import_run(run).await
+    }
+
+    async fn import_stats(&self, stats: &[ToolStats]) -> Result<u64, StoreError> {
+        self.inner.import_stats(stats).await
     }
 }
 

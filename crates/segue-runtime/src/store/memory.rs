@@ -16,7 +16,8 @@ use super::rules::{
 use super::{
     AppendRecord, Collection, CommandQueue, ItemPage, JournalStore, KeyValueStore, Lease, Measured,
     NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges, RunHistory, RunListing,
-    RunQuery, RunQueue, RunRow, Store, StoreError, StoredItem, TakeOver, ToolStatistics, ToolStats,
+    RunQuery, RunQueue, RunRow, RunTransfer, Store, StoreError, StoredItem, TakeOver,
+    ToolStatistics, ToolStats,
 };
 
 /// Ended runs to keep at most; the one that ended first goes first.
@@ -302,6 +303,9 @@ impl ToolStatistics for MemoryStore {
 }
 
 impl RunQueue for MemoryStore {}
+
+/// A store in memory has no bytes to give: its runs end with the process.
+impl RunTransfer for MemoryStore {}
 
 impl Store for MemoryStore {
     fn key_value(&self) -> &dyn KeyValueStore {

@@ -4,6 +4,7 @@
 
 mod chain;
 mod contract;
+mod copy;
 mod intercept;
 mod memory;
 mod pack;
@@ -13,17 +14,21 @@ mod pending_counts;
 mod postgres;
 pub(crate) mod private_files;
 mod rules;
+mod run_copy;
 mod sqlite;
 
 pub use contract::{
     AppendRecord, ClaimRequest, ClaimedRun, Collection, CommandQueue, Due, Histogram, ItemPage,
     JournalStore, KeyValueStore, Lease, Measured, NewRun, PendingCommand, Precondition, Retention,
-    RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, Store, StoreError,
-    StoreFigures, StoredItem, TakeOver, ToolStatistics, ToolStats, WorkerInfo, WorkerRow,
+    RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, RunTransfer, Store,
+    StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics, ToolStats, WorkerInfo,
+    WorkerRow,
 };
+pub use copy::{Copied, CopyReport, copy};
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore, PostgresUrl};
 pub(crate) use rules::{run_ended, stopped_by};
+pub use run_copy::RunCopy;
 pub use sqlite::{SqliteOptions, SqliteStore};

@@ -56,7 +56,7 @@ pub(super) struct NewRunRow {
 }
 
 /// The stored form of a plan, and its hash.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlanBundle {
     pub(super) hash: Hash,
     pub(super) text: Arc<str>,

@@ -12,6 +12,7 @@ mod checkpoints;
 mod code_tools;
 #[cfg(unix)]
 mod command;
+mod copy;
 mod damage;
 mod defects;
 mod durable;

@@ -35,6 +35,7 @@ mod run_view;
 mod runs;
 mod schema;
 mod serve;
+mod store;
 mod templates;
 mod test;
 mod token;
@@ -221,6 +222,7 @@ enum Command {
     Convert(convert::ConvertArgs),
     Tools(tools::ToolsArgs),
     Templates(templates::TemplatesArgs),
+    Store(store::StoreArgs),
     Call(call::CallArgs),
     Mcp(mcp::McpArgs),
     Serve(serve::ServeArgs),
@@ -290,6 +292,7 @@ impl Cli {
             Command::Convert(args) => convert::convert(&global, &args),
             Command::Tools(args) => tools::tools(&global, &args),
             Command::Templates(args) => templates::templates(&global, &args),
+            Command::Store(args) => store::store(&global, &args),
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),

@@ -82,6 +82,13 @@ impl StoreLocation {
         }
     }
 
+    /// The same, with variables of the environment in their places: a password stays out of the arguments of
+    /// a process.
+    pub fn parse_expanded(text: &str) -> Result<StoreLocation, String> {
+        let text = expand::expand(text, &|name| std::env::var(name).ok())?;
+        StoreLocation::parse(&text, Path::new(""))
+    }
+
     #[cfg(feature = "postgres")]
     fn postgres(text: &str) -> Result<StoreLocation, String> {
         let url = PostgresUrl::parse(text);

@@ -20,6 +20,10 @@ pub enum Collection {
 }
 
 impl Collection {
+    /// Every collection.
+    pub const ALL: [Collection; 4] =
+        [Collection::Templates, Collection::Plans, Collection::Requests, Collection::Answers];
+
     /// Its name in a store.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -9,6 +9,7 @@ mod journal;
 mod key_value;
 mod queue;
 mod statistics;
+mod transfer;
 
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ pub use journal::{AppendRecord, JournalStore, Lease, NewRun, TakeOver};
 pub use key_value::{Collection, ItemPage, KeyValueStore, Precondition, StoredItem};
 pub use queue::{ClaimRequest, ClaimedRun, Due, RunQueue, WorkerInfo, WorkerRow};
 pub use statistics::{Histogram, Measured, ToolStatistics, ToolStats};
+pub use transfer::RunTransfer;
 
 /// Figures of a store, for operators.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +38,9 @@ pub struct StoreFigures {
 }
 
 /// A store: everything that Segue remembers.
-pub trait Store: JournalStore + RunHistory + RunQueue + CommandQueue + ToolStatistics {
+pub trait Store:
+    JournalStore + RunHistory + RunQueue + CommandQueue + ToolStatistics + RunTransfer
+{
     /// The key-value collections beside the runs.
     fn key_value(&self) -> &dyn KeyValueStore;
 

@@ -57,21 +57,34 @@ pub(super) async fn load_stored(
     session: &DbSession,
     stored: &DbRun,
 ) -> Result<Vec<Entry>, StoreError> {
-    let DbRun { number, row, bundle, head, last, .. } = stored;
+    let DbRun { number, row, bundle, head, .. } = stored;
     let end = ChainEnd { run_id: &row.run_id, bundle, length: row.length, head };
-    let rows = session.query(CHAIN, &[last, number]).await?;
-    let turn = |row: &tokio_postgres::Row| -> Result<StoredTurn, String> {
-        Ok(StoredTurn { bytes: row.get(0), hash: hash_of(row.get(1))? })
-    };
-    let turns = rows.iter().map(turn).collect::<Result<Vec<_>, _>>();
-    let turns = turns.map_err(|what| end.damaged(0, what))?;
-    let mut parts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
-    for row in session.query(PARTS, &[number]).await? {
-        parts.insert(row.get(0), row.get(1));
-    }
+    let turns = turns(session, stored).await?.map_err(|what| end.damaged(0, what))?;
+    let parts = parts(session, *number).await?;
     end.read(turns.iter(), |hash: &Hash| {
         parts.get(&hash[..]).cloned().ok_or_else(|| "a large value is missing".to_owned())
     })
+}
+
+/// The turns of a run, the first one first, or what is wrong with one.
+pub(super) async fn turns(
+    session: &DbSession,
+    stored: &DbRun,
+) -> Result<Result<Vec<StoredTurn>, String>, StoreError> {
+    let rows = session.query(CHAIN, &[&stored.last, &stored.number]).await?;
+    let turn = |row: &tokio_postgres::Row| -> Result<StoredTurn, String> {
+        Ok(StoredTurn { bytes: row.get(0), hash: hash_of(row.get(1))? })
+    };
+    Ok(rows.iter().map(turn).collect())
+}
+
+/// The large values of a run, by their hashes.
+pub(super) async fn parts(
+    session: &DbSession,
+    run: i64,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
+    let rows = session.query(PARTS, &[&run]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
 }
 
 /// Whether an owner is alive.

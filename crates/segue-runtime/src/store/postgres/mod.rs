@@ -21,6 +21,7 @@ mod schema;
 mod session;
 mod statistics;
 mod tls;
+mod transfer;
 mod url;
 mod writer;
 

@@ -171,12 +171,22 @@ pub(super) async fn place_base(session: &DbSession) -> Result<i64, StoreError> {
         return Ok(places.base);
     }
     session.batch("BEGIN").await?;
-    session.batch(LOCK).await?;
-    let mut places = Places::read(session).await?;
+    let base = place_base_in(session).await?;
+    session.batch("COMMIT").await?;
+    Ok(base)
+}
+
+/// The same in a transaction of the caller.
+pub(super) async fn place_base_in(transaction: &DbSession) -> Result<i64, StoreError> {
+    let places = Places::read(transaction).await?;
+    if !places.are_used() {
+        return Ok(places.base);
+    }
+    transaction.batch(LOCK).await?;
+    let mut places = Places::read(transaction).await?;
     if places.are_used() {
         places.base = places.last + 1 - places.next;
-        session.execute("UPDATE store SET place_base = $1", &[&places.base]).await?;
+        transaction.execute("UPDATE store SET place_base = $1", &[&places.base]).await?;
     }
-    session.batch("COMMIT").await?;
     Ok(places.base)
 }

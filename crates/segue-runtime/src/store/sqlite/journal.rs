@@ -112,12 +112,8 @@ fn add_turn(
     let Packed { bytes, parts } = &record.entries;
     if record.count > 0 {
         let bytes = compressed(bytes);
-        stored.head = link(&stored.head, stored.row.length, &bytes);
-        let number = cache.next_turn();
-        let sql = "INSERT INTO turn (number, run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let turn = params![number, stored.number, stored.last, bytes, stored.head];
-        cache.connection.prepare_cached(sql)?.execute(turn)?;
-        stored.last = number;
+        let hash = link(&stored.head, stored.row.length, &bytes);
+        write_turn(cache, stored, &bytes, hash)?;
         for (hash, bytes) in parts {
             add_part(&cache.connection, stored.number, hash, bytes)?;
         }
@@ -128,7 +124,22 @@ fn add_turn(
     Ok(())
 }
 
-fn add_part(
+/// Writes the bytes of a turn behind the last one.
+pub(super) fn write_turn(
+    cache: &mut RunCache,
+    stored: &mut StoredRun,
+    bytes: &[u8],
+    hash: Hash,
+) -> Result<(), SqliteError> {
+    let number = cache.next_turn();
+    let sql = "INSERT INTO turn (number, run, before, bytes, hash) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let turn = params![number, stored.number, stored.last, bytes, hash];
+    cache.connection.prepare_cached(sql)?.execute(turn)?;
+    (stored.last, stored.head) = (number, hash);
+    Ok(())
+}
+
+pub(super) fn add_part(
     connection: &Connection,
     run: i64,
     hash: &Hash,
@@ -220,7 +231,10 @@ pub(super) fn load(connection: &Connection, run_id: &Arc<str>) -> Result<Vec<Ent
 }
 
 /// The turns of a run, the last one first.
-fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<StoredTurn>, String> {
+pub(super) fn turns(
+    connection: &Connection,
+    stored: &StoredRun,
+) -> Result<Vec<StoredTurn>, String> {
     let sql = "SELECT run, before, bytes, hash FROM turn WHERE number = ?1";
     let mut select = connection.prepare_cached(sql).map_err(|error| error.to_string())?;
     let mut turns = Vec::new();
@@ -242,7 +256,8 @@ fn turns(connection: &Connection, stored: &StoredRun) -> Result<Vec<StoredTurn>,
     Ok(turns)
 }
 
-fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
+/// A large value.
+pub(super) fn part(connection: &Connection, hash: &Hash) -> Result<Vec<u8>, String> {
     let select = connection.prepare_cached("SELECT bytes FROM part WHERE hash = ?1");
     let found = select.and_then(|mut select| select.query_row([hash], |row| row.get(0)).optional());
     match found {

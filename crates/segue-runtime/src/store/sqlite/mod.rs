@@ -19,6 +19,7 @@ mod row;
 mod run_cache;
 mod schema;
 mod statistics;
+mod transfer;
 mod writer;
 
 use std::path::{Path, PathBuf};
