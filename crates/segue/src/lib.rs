@@ -8,6 +8,8 @@ pub mod api;
 mod app;
 pub mod cli;
 pub mod config;
+#[cfg(feature = "restate")]
+pub mod dispatch;
 pub mod graphql;
 pub mod http;
 mod lsp;

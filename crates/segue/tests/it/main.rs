@@ -40,6 +40,10 @@ mod postgres;
 #[path = "../../../segue-runtime/tests/it/postgres_server.rs"]
 mod postgres_server;
 mod rest;
+#[cfg(all(feature = "restate", unix))]
+mod restate;
+#[cfg(all(feature = "restate", unix))]
+mod restate_server;
 mod resumed_tasks;
 mod run;
 mod run_records;
