@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Why a run is set aside.
-const DIED_TWICE: &str =
+pub(super) const DIED_TWICE: &str =
     "two processes in a row died while they drove it, and it made no progress in between";
 
 /// Whether a run with this status has ended.

@@ -108,12 +108,30 @@ macro_rules! for_durable_stores {
         }
         #[cfg(all(feature = "postgres", unix))]
         mod postgres {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $test() {
-                if let Some(backing) = crate::backings::Backing::postgres() {
-                    super::$test(backing).await;
-                }
-            })*
+            for_postgres! { $($test)* }
         }
+    };
+}
+
+/// The same on the stores that processes on several machines share.
+macro_rules! for_shared_stores {
+    ($($test:ident)*) => {
+        #[cfg(all(feature = "postgres", unix))]
+        mod shared {
+            for_postgres! { $($test)* }
+        }
+    };
+}
+
+/// The same on Postgres.
+#[cfg(all(feature = "postgres", unix))]
+macro_rules! for_postgres {
+    ($($test:ident)*) => {
+        $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $test() {
+            if let Some(backing) = crate::backings::Backing::postgres() {
+                super::$test(backing).await;
+            }
+        })*
     };
 }

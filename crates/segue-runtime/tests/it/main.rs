@@ -36,6 +36,7 @@ mod postgres;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres_server;
 mod processes;
+mod queue;
 mod recover;
 mod run_commands;
 mod runners;

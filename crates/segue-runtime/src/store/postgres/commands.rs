@@ -1,4 +1,4 @@
-//! Commands to the owners of runs. A notification wakes the owners.
+//! Commands to the owners of runs. A notification wakes the owners. A run without an owner becomes due.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 
 use super::PostgresStore;
+use super::queue::wake_commanded;
 use super::row::find;
 use crate::store::{CommandQueue, PendingCommand, StoreError};
 
@@ -29,6 +30,8 @@ impl CommandQueue for PostgresStore {
             find(&session, &run_id).await?.ok_or_else(unknown)?;
             session.execute(DELETE_LATE, &[]).await?;
             if let Some(row) = session.query_opt(SEND, &[&&*run_id, &&*text]).await? {
+                // A statement of its own, which sees what an owner released before.
+                wake_commanded(&session).await?;
                 return Ok(row.get::<_, i64>(0).unsigned_abs());
             }
             let row = find(&session, &run_id).await?.ok_or_else(unknown)?.row;
@@ -63,6 +66,6 @@ impl CommandQueue for PostgresStore {
     }
 
     fn command_signal(&self) -> Option<Arc<Notify>> {
-        Some(self.shared.address.commands.clone())
+        Some(self.shared.address.signals.commands.clone())
     }
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use segue_core::run::Entry;
+use uuid::Uuid;
 
 use super::Shared;
 use super::error::unavailable;
+use super::owner::bury;
 use super::row::{DbRun, find, hash_of};
 use super::session::DbSession;
 use crate::store::chain::{ChainEnd, StoredTurn};
@@ -28,12 +30,12 @@ const PARTS: &str = "SELECT part.hash, part.bytes
     FROM part_use JOIN part ON part.hash = part_use.part WHERE part_use.run = $1";
 
 /// An owner whose lease ended has no row afterwards, so it cannot prolong the lease.
-const END_LEASE: &str = "DELETE FROM worker WHERE id = $1 AND expires_at <= clock_timestamp()";
+const END_LEASE: &str = bury!("id = $1", " SELECT FROM ended");
 
 const IS_ALIVE: &str = "SELECT 1 FROM worker WHERE id = $1 AND expires_at > clock_timestamp()";
 
 /// Only if no other process changed the run since it was read, and its owner is as dead as it was then.
-const TAKE: &str = "UPDATE run SET owner = $3, epoch = $4, claim = $5, set_aside = $6
+const TAKE: &str = "UPDATE run SET owner = $3, epoch = $4, claim = $5, set_aside = $6, ticket = $8
     WHERE number = $1 AND epoch = $2
         AND ($7 OR owner IS NULL OR NOT EXISTS (SELECT FROM worker WHERE id = run.owner))";
 
@@ -92,6 +94,11 @@ pub(super) async fn is_alive(session: &DbSession, owner: &str) -> Result<bool, S
     Ok(session.query_opt(IS_ALIVE, &[&owner]).await?.is_some())
 }
 
+/// Marks what one statement takes: a lost answer does not say which runs they are.
+pub(super) fn new_ticket() -> i64 {
+    Uuid::new_v4().as_u64_pair().0.cast_signed()
+}
+
 /// Takes a run over, or sets it aside.
 pub(super) async fn acquire(
     shared: &Shared,
@@ -105,12 +112,18 @@ pub(super) async fn acquire(
         let before = find(&session, run_id).await?.ok_or_else(unknown)?;
         let mut alive = false;
         if let Some(owner) = &before.row.owner {
-            alive = session.execute(END_LEASE, &[&&**owner]).await? == 0
+            alive = session.query(END_LEASE, &[&&**owner]).await?.is_empty()
                 && is_alive(&session, owner).await?;
         }
         let mut after = before.clone();
         take_over(&mut after.row, &mut after.claim, how, me, |_| alive)?;
-        if write_taken(&session, &before, &after, how).await? {
+        let ticket = new_ticket();
+        let written = write_taken(&session, &before, &after, how, ticket).await;
+        if written.is_err() {
+            // It may be ours now, and no driver knows.
+            shared.ownership.give_back_later(ticket);
+        }
+        if written? {
             let lease = taken(&after.row)?;
             shared.ownership.insert(run_id.clone(), after.held());
             return Ok(lease);
@@ -125,6 +138,7 @@ async fn write_taken(
     before: &DbRun,
     after: &DbRun,
     how: TakeOver,
+    ticket: i64,
 ) -> Result<bool, StoreError> {
     let claim = after.claim.map(u64::cast_signed);
     let changed = session
@@ -138,6 +152,7 @@ async fn write_taken(
                 &claim,
                 &after.row.set_aside.as_deref(),
                 &(how == TakeOver::Force),
+                &ticket,
             ],
         )
         .await?;

@@ -16,6 +16,7 @@ mod error;
 mod history;
 mod journal;
 mod owner;
+mod queue;
 mod row;
 mod schema;
 mod session;
@@ -35,21 +36,21 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::Entry;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell, mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 
 use super::packed_record::{NewRunRow, PackedRecord, PlanCache};
 use super::pending_counts::PendingCounts;
 use super::rules::new_row;
 use super::{
-    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue, Store,
-    StoreError, StoreFigures, TakeOver,
+    AppendRecord, Due, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue as _,
+    Store, StoreError, StoreFigures, TakeOver,
 };
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
-use session::{Address, DbSession, SessionPool};
+use session::{Address, DbSession, SessionPool, Signals};
 use tls::Tls;
 pub use url::PostgresUrl;
-use writer::Write;
+use writer::{Begins, Write};
 
 /// How long a closing store tries to release its runs.
 const CLOSE_MAX: Duration = Duration::from_secs(3);
@@ -77,6 +78,12 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresOptions {
+    /// The shortest lease that a configuration may set: a heartbeat each second.
+    pub const LEASE_MIN: Duration = Duration::from_secs(3);
+
+    /// The longest one: runs of a process that died wait so long.
+    pub const LEASE_MAX: Duration = Duration::from_mins(10);
+
     /// Longer than the lease: an answer that comes after its end tells at least that the turn is durable.
     fn answer_max(&self) -> Duration {
         (self.lease * 2).max(ANSWER_MIN)
@@ -134,7 +141,7 @@ impl PostgresStore {
     /// Opens the store in a database, and creates its tables when there are none.
     pub fn open(url: &PostgresUrl, options: PostgresOptions) -> Result<PostgresStore, StoreError> {
         let tls = Tls::new(&url.encryption).map_err(broken)?;
-        let address = Address { url: url.clone(), tls, commands: Arc::new(Notify::new()) };
+        let address = Address { url: url.clone(), tls, signals: Arc::new(Signals::default()) };
         let shared = Arc::new(Shared {
             sessions: SessionPool::new(address.clone()),
             address,
@@ -193,6 +200,28 @@ impl PostgresStore {
         task.await.map_err(|_| unavailable("the store is closed"))?
     }
 
+    /// Does `work`, which takes runs. A caller that is gone when they are taken drives none of them: they
+    /// are given back.
+    async fn taking<T: Send + 'static, F>(
+        &self,
+        work: impl FnOnce(Arc<Shared>) -> F,
+        leases: impl FnOnce(&T) -> Vec<Lease> + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        F: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        let (shared, work) = (self.shared.clone(), work(self.shared.clone()));
+        self.runtime.spawn(async move {
+            if let Err(Ok(taken)) = reply.send(work.await) {
+                for lease in leases(&taken) {
+                    shared.ownership.release_later(lease, Due::Now);
+                }
+            }
+        });
+        answer.await.map_err(|_| unavailable("the store is closed"))?
+    }
+
     /// The name under which this process owns runs.
     async fn owner(&self) -> Result<Arc<str>, StoreError> {
         let register = || self.on(|shared| async move { owner::register(&shared).await });
@@ -215,7 +244,7 @@ impl PostgresStore {
     async fn write(
         &self,
         lease: Lease,
-        begins: Option<NewRunRow>,
+        begins: Option<Begins>,
         record: PackedRecord,
     ) -> Result<(), StoreError> {
         let (write, answer) = Write::new(lease, begins, record);
@@ -242,9 +271,7 @@ async fn serve(
         // The queue is closed: what is in it is written first.
         let _ = (&mut writing).await;
         if shared.ownership.name().is_some() {
-            let session = shared.sessions.borrow().await?;
-            shared.flush_counts(&session).await?;
-            drop(session);
+            shared.flush_counts().await?;
             owner::release_all(&shared).await?;
             owner::unregister(&shared).await?;
         }
@@ -271,8 +298,9 @@ impl JournalStore for PostgresStore {
         let row = new_row(&run, &record, &self.owner().await?);
         let lease = Lease { run_id: row.run_id.clone(), epoch: row.epoch };
         super::rules::check_fence(&row, &lease, record.expected)?;
-        let begins = Some(NewRunRow { row, bundle: self.plans.bundle(run.plan) });
-        self.write(lease.clone(), begins, self.packed(record)).await?;
+        let namespaces = queue::needed_namespaces(run.plan);
+        let run = NewRunRow { row, bundle: self.plans.bundle(run.plan) };
+        self.write(lease.clone(), Some(Begins { run, namespaces }), self.packed(record)).await?;
         Ok(lease)
     }
 
@@ -331,33 +359,15 @@ impl JournalStore for PostgresStore {
     async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
         let me = self.owner().await?;
         let run_id = run_id.clone();
-        self.on(move |shared| async move { journal::acquire(&shared, &run_id, how, &me).await })
-            .await
+        self.taking(
+            move |shared| async move { journal::acquire(&shared, &run_id, how, &me).await },
+            |lease| vec![lease.clone()],
+        )
+        .await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        let released = lease.clone();
-        let released = self.on(|shared| async move {
-            match owner::release_now(&shared, &released).await {
-                // A living owner would keep a run that nobody drives.
-                Err(error) => {
-                    shared.ownership.release_later(released);
-                    Err(error)
-                }
-                released => released,
-            }
-        });
-        if released.await? {
-            return Ok(());
-        }
-        let Lease { run_id, epoch } = lease.clone();
-        match self.run(&run_id).await? {
-            Some(row) if row.epoch != epoch => {
-                Err(StoreError::Lost { run_id, epoch, actual: row.epoch })
-            }
-            Some(_) => Ok(()),
-            None => Err(StoreError::Unknown { run_id }),
-        }
+        self.release_until(lease, Due::Now).await
     }
 
     async fn release_all(&self) -> Result<(), StoreError> {
@@ -389,8 +399,6 @@ impl JournalStore for PostgresStore {
         .await
     }
 }
-
-impl RunQueue for PostgresStore {}
 
 impl Store for PostgresStore {
     fn key_value(&self) -> &dyn KeyValueStore {

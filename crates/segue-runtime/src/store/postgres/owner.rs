@@ -12,16 +12,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use super::Shared;
-use super::session::{DbSession, answered};
+use super::session::{DbSession, Signals, SqlParameter, answered};
+use super::{Shared, queue};
 use crate::store::pack::Hash;
-use crate::store::{Lease, StoreError};
+use crate::store::{Due, Lease, StoreError, WorkerInfo};
 
 /// Parts of a lease: a heartbeat follows each.
 pub(super) const BEATS: u32 = 3;
@@ -29,17 +30,41 @@ pub(super) const BEATS: u32 = 3;
 /// Pauses after a failed heartbeat, as parts of the one between two that succeed.
 const RETRIES: u32 = 8;
 
-const BEAT: &str = "WITH dead AS (
-        DELETE FROM worker WHERE expires_at <= clock_timestamp() AND id <> $1
+/// A statement that begins by deleting workers whose lease ended, except these, and notes them as dead.
+macro_rules! bury {
+    ($except:literal, $rest:expr) => {
+        concat!(
+            "WITH ended AS (
+                DELETE FROM worker WHERE expires_at <= clock_timestamp() AND ",
+            $except,
+            " RETURNING *
+            ), noted AS (INSERT INTO dead_worker SELECT * FROM ended ON CONFLICT DO NOTHING)",
+            $rest
+        )
+    };
+}
+pub(super) use bury;
+
+/// Dead workers are listed for an hour.
+const BEAT: &str = bury!(
+    "id <> $1",
+    ", forgotten AS (
+        DELETE FROM dead_worker WHERE beat_at < clock_timestamp() - interval '1 hour'
     )
     UPDATE worker SET beat_at = clock_timestamp(),
         expires_at = clock_timestamp() + $2::double precision * interval '1 ms'
     WHERE id = $1 AND expires_at > clock_timestamp()
-    RETURNING id";
+    RETURNING id"
+);
 
-const REGISTER: &str = "WITH before AS (DELETE FROM worker WHERE id = $1)
-    INSERT INTO worker (id, version, expires_at)
-    VALUES ($2, $3, clock_timestamp() + $4::double precision * interval '1 ms')";
+const REGISTER: &str = "WITH before AS (DELETE FROM worker WHERE id = $1 RETURNING started_at),
+        dead AS (DELETE FROM dead_worker WHERE id = $1 RETURNING started_at)
+    INSERT INTO worker (id, version, expires_at, host, namespaces, tools_hash, room, started_at)
+    SELECT $2, $3, clock_timestamp() + $4::double precision * interval '1 ms', $5, $6, $7, $8,
+        coalesce((SELECT started_at FROM before), (SELECT started_at FROM dead), clock_timestamp())";
+
+const ANNOUNCE: &str = "UPDATE worker
+    SET version = $2, host = $3, namespaces = $4, tools_hash = $5, room = $6 WHERE id = $1";
 
 /// Gives the runs of the owner before to this one.
 const KEEP_RUNS: &str = "UPDATE run SET owner = $1
@@ -47,12 +72,31 @@ const KEEP_RUNS: &str = "UPDATE run SET owner = $1
     WHERE run.number = held.run AND run.epoch = held.epoch AND run.owner IS NOT NULL
     RETURNING run.run_id";
 
-const RELEASE: &str = "UPDATE run SET owner = NULL, epoch = run.epoch + 1
-    FROM unnest($1::text[], $2::bigint[]) AS held (run_id, epoch)
-    WHERE run.run_id = held.run_id AND run.epoch = held.epoch AND run.owner = ANY ($3)";
+/// A statement that counts the runs which the one before released, and wakes others if one of them is due.
+macro_rules! released {
+    ($release:literal) => {
+        concat!(
+            "WITH released AS (UPDATE run SET owner = NULL, epoch = run.epoch + 1, ticket = NULL, ",
+            $release,
+            " RETURNING run.due_at <= statement_timestamp() AS is_due)
+            SELECT CASE WHEN is_due THEN pg_notify('segue_due', '') END FROM released"
+        )
+    };
+}
 
-const RELEASE_ALL: &str = "UPDATE run SET owner = NULL, epoch = epoch + 1
-    WHERE ended_ms IS NULL AND owner = ANY ($1)";
+/// A run without a delay waits for a command.
+const RELEASE: &str = released!(
+    "due_at = coalesce(statement_timestamp() + held.delay_ms * interval '1 ms', 'infinity')
+    FROM unnest($1::text[], $2::bigint[], $3::double precision[])
+        AS held (run_id, epoch, delay_ms)
+    WHERE run.run_id = held.run_id AND run.epoch = held.epoch AND run.owner = ANY ($4)"
+);
+
+const RELEASE_TICKETS: &str =
+    released!("due_at = statement_timestamp() WHERE owner = ANY ($1) AND ticket = ANY ($2)");
+
+const RELEASE_ALL: &str =
+    released!("due_at = statement_timestamp() WHERE ended_ms IS NULL AND owner = ANY ($1)");
 
 /// A run that this process writes.
 #[derive(Clone, Debug)]
@@ -101,8 +145,19 @@ struct State {
     /// Until when its lease holds, by [`boot_ms`].
     deadline_ms: u64,
     held: HashMap<Arc<str>, HeldRun>,
-    /// Runs without a driver that could not be released yet, with the heartbeats that may still try.
-    unreleased: Vec<(Lease, u32)>,
+    /// As it describes itself to the others.
+    info: WorkerInfo,
+    /// What could not be released yet, with the heartbeats that may still try.
+    unreleased: Vec<(Unreleased, u32)>,
+}
+
+/// Runs without a driver.
+#[derive(Clone, Debug)]
+enum Unreleased {
+    /// A run, and when it is due.
+    Run(Lease, Due),
+    /// The runs that were taken with this ticket: no answer said which.
+    Taken(i64),
 }
 
 /// Milliseconds of a clock that also counts while the machine is suspended.
@@ -113,8 +168,17 @@ pub(super) fn boot_ms() -> u64 {
     part(now.tv_sec) * 1_000 + part(now.tv_nsec) / 1_000_000
 }
 
-/// Milliseconds of the monotonic clock, which counts suspended time on these systems.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+/// The same. The clock of `Instant` stops while a Mac sleeps, and this one does not.
+#[cfg(target_vendor = "apple")]
+pub(super) fn boot_ms() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    part(now.tv_sec) * 1_000 + part(now.tv_nsec) / 1_000_000
+}
+
+/// Milliseconds of the monotonic clock. Windows counts suspended time; on other systems a process that was
+/// suspended may call once after its lease, and cannot write what came of it.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
 pub(super) fn boot_ms() -> u64 {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     let start = START.get_or_init(std::time::Instant::now);
@@ -131,9 +195,19 @@ impl Ownership {
         self.state.lock().owner.clone()
     }
 
-    /// Remembers a run that this process acquired.
+    /// All names that this process had.
+    pub(super) fn names(&self) -> Vec<Arc<str>> {
+        self.state.lock().names.clone()
+    }
+
+    /// Remembers a run that this process took. A release that is still to come was meant for the driver
+    /// before.
     pub(super) fn insert(&self, run_id: Arc<str>, run: HeldRun) {
-        self.state.lock().held.insert(run_id, run);
+        let mut state = self.state.lock();
+        state.unreleased.retain(
+            |(what, _)| !matches!(what, Unreleased::Run(lease, _) if lease.run_id == run_id),
+        );
+        state.held.insert(run_id, run);
     }
 
     /// A copy of a held run.
@@ -179,10 +253,15 @@ impl Ownership {
     }
 
     /// Releases a run at one of the next heartbeats.
-    pub(super) fn release_later(&self, lease: Lease) {
+    pub(super) fn release_later(&self, lease: Lease, due: Due) {
         let mut state = self.state.lock();
         state.held.remove(&lease.run_id);
-        state.unreleased.push((lease, RELEASE_TRIES));
+        state.unreleased.push((Unreleased::Run(lease, due), RELEASE_TRIES));
+    }
+
+    /// Releases the runs that were taken with a ticket, if any were.
+    pub(super) fn give_back_later(&self, ticket: i64) {
+        self.state.lock().unreleased.push((Unreleased::Taken(ticket), RELEASE_TRIES));
     }
 }
 
@@ -198,18 +277,18 @@ pub(super) async fn register(shared: &Arc<Shared>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A connection that hears of commands.
+/// A connection that hears of what other processes do.
 async fn listening(shared: &Shared) -> Result<DbSession, StoreError> {
     let session = shared.address.connect().await?;
-    session.batch("LISTEN segue_command").await?;
-    // Commands may have come while no connection listened.
-    shared.address.commands.notify_one();
+    session.batch(Signals::LISTEN).await?;
+    shared.address.signals.wake_all();
     Ok(session)
 }
 
 async fn keep_alive(shared: Arc<Shared>, session: DbSession) {
     let pause = shared.options.lease / BEATS;
     let mut session = Some(session);
+    let mut upkeep: Option<JoinHandle<Result<(), StoreError>>> = None;
     let mut wait = pause;
     loop {
         tokio::time::sleep(wait).await;
@@ -218,21 +297,29 @@ async fn keep_alive(shared: Arc<Shared>, session: DbSession) {
                 session = Some(listening(&shared).await?);
             }
             let session = session.as_ref().expect("it was just opened");
-            beat(&shared, session).await?;
-            release_unreleased(&shared, session).await
+            beat(&shared, session).await
         });
         if beaten.await.is_ok() {
             wait = pause;
-            if let Some(session) = &session {
-                // Statistics and figures are hints.
-                let _ = shared.flush_counts(session).await;
-                shared.measure(session).await;
+            if upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
+                upkeep = Some(tokio::spawn(keep_up(shared.clone())));
             }
         } else {
             session = None;
             wait = pause / RETRIES;
         }
     }
+}
+
+/// What follows a heartbeat, on another connection: however long it takes, the next heartbeat is in time.
+/// What fails is done after the next one.
+async fn keep_up(shared: Arc<Shared>) -> Result<(), StoreError> {
+    let session = shared.sessions.borrow().await?;
+    release_unreleased(&shared, &session).await?;
+    queue::wake_commanded(&session).await?;
+    shared.measure(&session).await;
+    drop(session);
+    shared.flush_counts().await
 }
 
 fn lease_ms(shared: &Shared) -> f64 {
@@ -270,8 +357,12 @@ async fn renew(shared: &Shared, session: &DbSession) -> Result<(), StoreError> {
     let epochs: Vec<i64> = held.iter().map(|(_, run)| run.epoch.cast_signed()).collect();
     let sent_ms = boot_ms();
     session.batch("BEGIN").await?;
-    let version = env!("CARGO_PKG_VERSION");
-    session.execute(REGISTER, &[&&*before, &&*name, &version, &lease_ms(shared)]).await?;
+    let info = shared.ownership.state.lock().info.clone();
+    let Described { version, namespaces, room } = Described::of(&info);
+    let (host, tools_hash, lease_ms) = (&*info.host, &*info.tools_hash, lease_ms(shared));
+    let described: [SqlParameter<'_>; 8] =
+        [&&*before, &&*name, &version, &lease_ms, &host, &namespaces, &tools_hash, &room];
+    session.execute(REGISTER, &described).await?;
     let kept = session.query(KEEP_RUNS, &[&&*name, &numbers, &epochs]).await?;
     session.batch("COMMIT").await?;
     let kept: Vec<&str> = kept.iter().map(|row| row.get(0)).collect();
@@ -291,18 +382,61 @@ async fn renew(shared: &Shared, session: &DbSession) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// A description in the types of its columns.
+struct Described<'a> {
+    version: &'a str,
+    namespaces: Vec<&'a str>,
+    room: i64,
+}
+
+impl<'a> Described<'a> {
+    fn of(info: &'a WorkerInfo) -> Described<'a> {
+        let version =
+            if info.version.is_empty() { env!("CARGO_PKG_VERSION") } else { &info.version };
+        Described {
+            version,
+            namespaces: info.namespaces.iter().map(|name| &**name).collect(),
+            room: i64::try_from(info.room).unwrap_or(i64::MAX),
+        }
+    }
+}
+
+/// Describes this process, now and whenever it gets a new name.
+pub(super) async fn announce(shared: &Shared, info: WorkerInfo) -> Result<(), StoreError> {
+    let owner = {
+        let mut state = shared.ownership.state.lock();
+        state.info = info.clone();
+        state.owner.clone().unwrap_or_default()
+    };
+    let Described { version, namespaces, room } = Described::of(&info);
+    let session = shared.sessions.borrow().await?;
+    let described: [SqlParameter<'_>; 6] =
+        [&&*owner, &version, &&*info.host, &namespaces, &&*info.tools_hash, &room];
+    session.execute(ANNOUNCE, &described).await?;
+    Ok(())
+}
+
 /// Releases runs that no driver moves any more, and whose release failed before.
 async fn release_unreleased(shared: &Shared, session: &DbSession) -> Result<(), StoreError> {
-    let (leases, names) = {
+    let (mut runs, mut tickets) = (Vec::new(), Vec::new());
+    let names = {
         let mut state = shared.ownership.state.lock();
         state.unreleased.retain(|(_, tries)| *tries > 0);
-        let leases: Vec<Lease> = state.unreleased.iter().map(|(lease, _)| lease.clone()).collect();
-        (leases, state.names.clone())
+        for (what, _) in &state.unreleased {
+            match what {
+                Unreleased::Run(lease, due) => runs.push((lease.clone(), *due)),
+                Unreleased::Taken(ticket) => tickets.push(*ticket),
+            }
+        }
+        state.names.clone()
     };
-    if leases.is_empty() {
-        return Ok(());
+    if !runs.is_empty() {
+        release(session, &runs, &names).await?;
     }
-    release(session, &leases, &names).await?;
+    if !tickets.is_empty() {
+        let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+        session.query(RELEASE_TICKETS, &[&names, &tickets]).await?;
+    }
     let mut state = shared.ownership.state.lock();
     state.unreleased.iter_mut().for_each(|(_, tries)| *tries -= 1);
     Ok(())
@@ -310,40 +444,70 @@ async fn release_unreleased(shared: &Shared, session: &DbSession) -> Result<(), 
 
 async fn release(
     session: &DbSession,
-    leases: &[Lease],
+    runs: &[(Lease, Due)],
     names: &[Arc<str>],
-) -> Result<u64, StoreError> {
-    let ids: Vec<&str> = leases.iter().map(|lease| &*lease.run_id).collect();
-    let epochs: Vec<i64> = leases.iter().map(|lease| lease.epoch.cast_signed()).collect();
+) -> Result<usize, StoreError> {
+    let ids: Vec<&str> = runs.iter().map(|(lease, _)| &*lease.run_id).collect();
+    let epochs: Vec<i64> = runs.iter().map(|(lease, _)| lease.epoch.cast_signed()).collect();
+    let delays: Vec<Option<f64>> = runs.iter().map(|(_, due)| delay_ms(*due)).collect();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
-    session.execute(RELEASE, &[&ids, &epochs, &names]).await
+    let released = session.query(RELEASE, &[&ids, &epochs, &delays, &names]).await?.len();
+    if delays.iter().any(|delay| *delay != Some(0.0)) {
+        // A command that came while they had an owner woke no process.
+        queue::wake_commanded(session).await?;
+    }
+    Ok(released)
+}
+
+/// How long until a run is due; none when it waits for a command. A delay, because the clocks of this
+/// machine and of the database may differ.
+fn delay_ms(due: Due) -> Option<f64> {
+    /// A hundred years.
+    const FAR_MS: u64 = 100 * 365 * 24 * 3_600_000;
+    match due {
+        Due::Now => Some(0.0),
+        Due::At(at_ms) => {
+            let delay = at_ms.saturating_sub(now_ms());
+            (delay < FAR_MS).then_some(delay as f64)
+        }
+        Due::OnCommand => None,
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Releases a run; returns whether this process owned it.
-pub(super) async fn release_now(shared: &Shared, lease: &Lease) -> Result<bool, StoreError> {
-    let names = shared.ownership.state.lock().names.clone();
+pub(super) async fn release_now(
+    shared: &Shared,
+    lease: &Lease,
+    due: Due,
+) -> Result<bool, StoreError> {
+    let names = shared.ownership.names();
     let session = shared.sessions.borrow().await?;
-    let released = release(&session, std::slice::from_ref(lease), &names).await? > 0;
+    let released = release(&session, &[(lease.clone(), due)], &names).await? > 0;
     shared.ownership.remove(&lease.run_id);
     Ok(released)
 }
 
 /// Releases every run of this process.
 pub(super) async fn release_all(shared: &Shared) -> Result<(), StoreError> {
-    let names: Vec<Arc<str>> = shared.ownership.state.lock().names.clone();
+    let names = shared.ownership.names();
     if names.is_empty() {
         return Ok(());
     }
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let session = shared.sessions.borrow().await?;
-    session.execute(RELEASE_ALL, &[&names]).await?;
+    session.query(RELEASE_ALL, &[&names]).await?;
     shared.ownership.state.lock().held.clear();
     Ok(())
 }
 
 /// Ends this owner, whose runs are released.
 pub(super) async fn unregister(shared: &Shared) -> Result<(), StoreError> {
-    let names: Vec<Arc<str>> = shared.ownership.state.lock().names.clone();
+    let names = shared.ownership.names();
     let names: Vec<&str> = names.iter().map(|name| &**name).collect();
     let session = shared.sessions.borrow().await?;
     session.execute("DELETE FROM worker WHERE id = ANY ($1)", &[&names]).await?;

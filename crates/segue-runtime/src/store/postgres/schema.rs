@@ -11,7 +11,8 @@ use crate::store::StoreError;
 /// The key of the advisory lock under which one process migrates: `Segu`.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(1399154549)";
 
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE bundle (
         hash bytea PRIMARY KEY,
         text bytea NOT NULL
@@ -83,10 +84,36 @@ const MIGRATIONS: &[&str] = &["
         beat_at timestamptz NOT NULL DEFAULT clock_timestamp(),
         expires_at timestamptz NOT NULL
     );
-"];
+",
+    QUEUE,
+];
+
+/// The queue of runs. A run that is older than this migration is due, and any process may claim it.
+const QUEUE: &str = "
+    ALTER TABLE run
+        ADD COLUMN due_at timestamptz NOT NULL DEFAULT now(),
+        ADD COLUMN namespaces text[] NOT NULL DEFAULT '{}',
+        ADD COLUMN ticket bigint;
+    CREATE INDEX run_due ON run (due_at)
+        WHERE ended_ms IS NULL AND owner IS NULL AND set_aside IS NULL;
+    CREATE INDEX run_owner ON run (owner) WHERE owner IS NOT NULL;
+    ALTER TABLE worker
+        ADD COLUMN host text NOT NULL DEFAULT '',
+        ADD COLUMN namespaces text[] NOT NULL DEFAULT '{}',
+        ADD COLUMN tools_hash text NOT NULL DEFAULT '',
+        ADD COLUMN room bigint NOT NULL DEFAULT 0;
+    CREATE TABLE dead_worker (LIKE worker);
+    ALTER TABLE dead_worker ADD PRIMARY KEY (id);
+    CREATE TABLE slot (
+        name text COLLATE \"C\" NOT NULL,
+        number bigint NOT NULL,
+        owner text,
+        PRIMARY KEY (name, number)
+    ) WITH (fillfactor = 50);
+";
 
 /// The version that this Segue writes.
-const VERSION: i32 = 1;
+const VERSION: i32 = 2;
 
 /// Creates the tables, or migrates them. Several processes may do so at once.
 pub(super) async fn migrate(sessions: &SessionPool) -> Result<(), StoreError> {

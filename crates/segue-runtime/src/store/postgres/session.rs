@@ -46,8 +46,38 @@ pub(super) type SqlParameter<'a> = &'a (dyn ToSql + Sync);
 pub(super) struct Address {
     pub(super) url: PostgresUrl,
     pub(super) tls: Tls,
-    /// Woken when another process sent a command.
+    pub(super) signals: Arc<Signals>,
+}
+
+/// What the notifications of other processes wake.
+#[derive(Default)]
+pub(super) struct Signals {
+    /// A process sent a command.
     pub(super) commands: Arc<Notify>,
+    /// A run without an owner is due.
+    pub(super) due: Arc<Notify>,
+    /// A process freed a slot that others may wait for.
+    pub(super) slots: Notify,
+}
+
+impl Signals {
+    /// The statement after which a connection gets notifications.
+    pub(super) const LISTEN: &str = "LISTEN segue_command; LISTEN segue_due; LISTEN segue_slot";
+
+    fn wake(&self, channel: &str) {
+        match channel {
+            "segue_command" => self.commands.notify_one(),
+            "segue_due" => self.due.notify_one(),
+            _ => self.slots.notify_waiters(),
+        }
+    }
+
+    /// Wakes everything, because notifications may have come while no connection listened.
+    pub(super) fn wake_all(&self) {
+        self.commands.notify_one();
+        self.due.notify_one();
+        self.slots.notify_waiters();
+    }
 }
 
 /// A connection with its prepared statements.
@@ -64,11 +94,11 @@ impl Address {
         let connected = connected.map_err(|_| unavailable("the database does not answer"))?;
         let (client, mut connection) = connected.map_err(|error| store_error(&error))?;
         let version = connection.parameter("server_version").map(str::to_owned);
-        let commands = self.commands.clone();
+        let signals = self.signals.clone();
         tokio::spawn(async move {
             while let Some(Ok(message)) = poll_fn(|cx| connection.poll_message(cx)).await {
-                if let AsyncMessage::Notification(_) = message {
-                    commands.notify_one();
+                if let AsyncMessage::Notification(told) = message {
+                    signals.wake(told.channel());
                 }
             }
         });

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::session::DbSession;
 use super::{PostgresStore, Shared};
 use crate::store::pending_counts::merged;
 use crate::store::{StoreError, ToolStatistics, ToolStats};
@@ -35,16 +34,13 @@ impl ToolStatistics for PostgresStore {
 
 impl Shared {
     /// Adds the pending counts to those of the database. They are hints: an error loses them.
-    pub(super) async fn flush_counts(
-        self: &Arc<Shared>,
-        session: &DbSession,
-    ) -> Result<(), StoreError> {
+    pub(super) async fn flush_counts(self: &Arc<Shared>) -> Result<(), StoreError> {
         let counts = self.counts.take(1);
         if counts.is_empty() {
             return Ok(());
         }
         let ids: Vec<&str> = counts.iter().map(|stats| stats.tool.as_str()).collect();
-        session.batch("BEGIN").await?;
+        let session = self.sessions.borrow().await?.begin().await?;
         session.execute(NAME, &[&ids]).await?;
         let there = session.query(LOCK, &[&ids]).await?;
         let texts: Vec<String> = counts
@@ -55,6 +51,6 @@ impl Shared {
             })
             .collect();
         session.execute(WRITE, &[&ids, &texts]).await?;
-        session.batch("COMMIT").await
+        session.commit().await
     }
 }

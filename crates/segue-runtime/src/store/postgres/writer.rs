@@ -21,7 +21,7 @@ use crate::store::chain::{link, root};
 use crate::store::pack::{Hash, compressed};
 use crate::store::packed_record::{NewRunRow, PackedRecord};
 use crate::store::rules::{composition_ended, is_final};
-use crate::store::{Lease, RunRow, StoreError};
+use crate::store::{Due, Lease, RunRow, StoreError};
 
 /// Numbers of turns that each transaction has for itself.
 pub(super) const TURNS_MAX: i64 = 1_024;
@@ -45,9 +45,13 @@ const BUNDLES: &str = "INSERT INTO bundle (hash, text)
 
 const BEGIN_RUNS: &str =
     "INSERT INTO run (number, run_id, name, plan_hash, bundle, started_ms, head,
-        owner, principal, toolset, epoch, status, updated_ms, length, last)
-    SELECT *, 1, 'pending', 0, 0, 0 FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[],
-        $5::bytea[], $6::bigint[], $7::bytea[], $8::text[], $9::text[], $10::text[])
+        owner, principal, toolset, namespaces, epoch, status, updated_ms, length, last)
+    SELECT number, run_id, name, plan_hash, bundle, started_ms, head, owner, principal, toolset,
+        string_to_array(namespaces, E'\\n'), 1, 'pending', 0, 0, 0
+    FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::bytea[], $6::bigint[],
+        $7::bytea[], $8::text[], $9::text[], $10::text[], $11::text[])
+        AS begun (number, run_id, name, plan_hash, bundle, started_ms, head, owner, principal,
+            toolset, namespaces)
     ON CONFLICT (run_id) DO NOTHING";
 
 macro_rules! append {
@@ -103,10 +107,17 @@ const APPEND_WITH_PARTS: &str = append!(
     )"
 );
 
+/// The first turn of a run.
+pub(super) struct Begins {
+    pub(super) run: NewRunRow,
+    /// The namespaces of the tools that only some processes have, one a line.
+    pub(super) namespaces: String,
+}
+
 /// A turn for the writer, and the task that waits for it.
 pub(super) struct Write {
     pub(super) lease: Lease,
-    pub(super) begins: Option<NewRunRow>,
+    pub(super) begins: Option<Begins>,
     pub(super) record: PackedRecord,
     /// The bytes of its entries, as they are stored.
     bytes: Vec<u8>,
@@ -116,7 +127,7 @@ pub(super) struct Write {
 impl Write {
     pub(super) fn new(
         lease: Lease,
-        begins: Option<NewRunRow>,
+        begins: Option<Begins>,
         record: PackedRecord,
     ) -> (Write, oneshot::Receiver<Result<(), StoreError>>) {
         let (reply, answer) = oneshot::channel();
@@ -126,7 +137,7 @@ impl Write {
 
     fn size(&self) -> usize {
         let parts: usize = self.record.entries.parts.values().map(Vec::len).sum();
-        self.bytes.len() + parts + self.begins.as_ref().map_or(0, |it| it.bundle.text.len())
+        self.bytes.len() + parts + self.begins.as_ref().map_or(0, |it| it.run.bundle.text.len())
     }
 }
 
@@ -256,7 +267,7 @@ fn refuse(together: Vec<Write>, error: &StoreError) {
 fn fail(shared: &Shared, ready: Vec<Ready>, error: &StoreError) {
     for Ready { write, .. } in ready {
         if write.begins.is_some() {
-            shared.ownership.release_later(write.lease.clone());
+            shared.ownership.release_later(write.lease.clone(), Due::Now);
         }
         let _ = write.reply.send(Err(error.clone()));
     }
@@ -327,7 +338,7 @@ async fn number(
         Err(error) => return Err((error, new)),
     };
     for (write, number) in new.into_iter().zip(numbers) {
-        let begins = write.begins.as_ref().expect("it begins a run");
+        let begins = &write.begins.as_ref().expect("it begins a run").run;
         let before = HeldRun {
             number: number.get(0),
             epoch: begins.row.epoch,
@@ -411,7 +422,7 @@ async fn send(connection: &Connection, ready: &[Ready]) -> Result<Vec<(usize, i6
 /// Adds the rows of runs that begin with this transaction.
 async fn begin_runs(session: &DbSession, ready: &[Ready]) -> Result<(), StoreError> {
     let new = || ready.iter().filter_map(|one| Some((one.write.begins.as_ref()?, &one.before)));
-    let mut bundles: Vec<_> = new().map(|(begins, _)| &begins.bundle).collect();
+    let mut bundles: Vec<_> = new().map(|(begins, _)| &begins.run.bundle).collect();
     bundles.sort_by_key(|bundle| bundle.hash);
     bundles.dedup_by_key(|bundle| bundle.hash);
     let hashes: Vec<&[u8]> = bundles.iter().map(|bundle| &bundle.hash[..]).collect();
@@ -424,11 +435,12 @@ async fn begin_runs(session: &DbSession, ready: &[Ready]) -> Result<(), StoreErr
         session.execute(BUNDLES, &[&hashes, &texts]).await?;
     }
     let row = |of: fn(&RunRow) -> Option<&str>| -> Vec<Option<&str>> {
-        new().map(|(begins, _)| of(&begins.row)).collect()
+        new().map(|(begins, _)| of(&begins.run.row)).collect()
     };
     let numbers: Vec<i64> = new().map(|(_, before)| before.number).collect();
-    let bundles: Vec<&[u8]> = new().map(|(begins, _)| &begins.bundle.hash[..]).collect();
+    let bundles: Vec<&[u8]> = new().map(|(begins, _)| &begins.run.bundle.hash[..]).collect();
     let started: Vec<i64> = new().map(|(_, before)| before.started_ms.cast_signed()).collect();
+    let namespaces: Vec<&str> = new().map(|(begins, _)| &*begins.namespaces).collect();
     let heads: Vec<&[u8]> = new().map(|(_, before)| &before.head[..]).collect();
     session
         .execute(
@@ -444,6 +456,7 @@ async fn begin_runs(session: &DbSession, ready: &[Ready]) -> Result<(), StoreErr
                 &row(|row| row.owner.as_deref()),
                 &row(|row| row.caller.as_ref().map(|caller| &*caller.principal)),
                 &row(|row| row.caller.as_ref()?.toolset.as_deref()),
+                &namespaces,
             ],
         )
         .await?;
