@@ -5,6 +5,7 @@
 //! start.rs                  a request → a run, once for each idempotency key (idempotency.rs)
 //! recover.rs                runs that were interrupted go on; a run is driven to its end
 //! takeover.rs               runs of other processes that die go on here
+//! dispatch.rs               runs that another program schedules
 //! act.rs                    cancel, roll back, resume, approve
 //! events.rs                 the events of a run, for clients that follow it
 //! feed.rs, all_events.rs    the changes of all runs, and all that a client asks for in one stream
@@ -19,6 +20,7 @@
 
 pub mod act;
 pub mod all_events;
+pub mod dispatch;
 pub mod events;
 pub mod feed;
 pub mod handle;
@@ -54,6 +56,7 @@ use super::installation::Installation;
 use super::served::{Catalogs, ServedCatalog};
 use super::threads::Threads;
 use crate::observe::Observers;
+use dispatch::Dispatcher;
 use handle::RunHandle;
 use loaded::ReadRuns;
 use registry::RunRegistry;
@@ -83,6 +86,8 @@ pub struct RunService {
     files: RwLock<Arc<EditableFiles>>,
     /// Notified when a request has changed a file.
     changed_files: Notify,
+    /// Decides which process drives a run; without one, workers claim from the store.
+    dispatcher: RwLock<Option<Arc<dyn Dispatcher>>>,
 }
 
 impl RunService {
@@ -108,6 +113,7 @@ impl RunService {
             approvals: RwLock::default(),
             files: RwLock::new(Arc::new(EditableFiles::none())),
             changed_files: Notify::new(),
+            dispatcher: RwLock::default(),
         })
     }
 
