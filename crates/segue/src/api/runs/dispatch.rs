@@ -15,6 +15,7 @@ use segue_runtime::store::{Due, RunRow, StoreError, TakeOver};
 
 use super::RunService;
 use super::handle::{QuestionPolicy, RunHandle};
+use super::recover::Acquire;
 use crate::api::error::Error;
 
 /// Decides which process drives a run, and when. Without one, workers claim from the store.
@@ -76,8 +77,9 @@ impl RunService {
         if let Some(reason) = self.missing_here(&row).await? {
             return Ok(Driven::CannotHere(reason));
         }
-        let (command, take_over) = (RunCommand::Resume, TakeOver::Recover);
-        let handle = self.resume(&row, command, take_over, QuestionPolicy::Defer);
+        self.wait_for_room().await;
+        let acquire = Acquire::Take(TakeOver::Recover);
+        let handle = self.resume(&row, RunCommand::Resume, acquire, QuestionPolicy::Defer);
         self.driven(&handle).await
     }
 
@@ -103,9 +105,9 @@ impl RunService {
             Err(EngineError::Store(StoreError::SetAside { .. })) => {
                 Ok(Driven::Waits(Due::OnCommand))
             }
-            Err(
-                error @ (EngineError::MissingTool { .. } | EngineError::DefinitionChanged { .. }),
-            ) => Ok(Driven::CannotHere(error.to_string().into())),
+            Err(error) if error.is_of_this_process() => {
+                Ok(Driven::CannotHere(error.to_string().into()))
+            }
             Err(error) => Err(error.clone().into()),
         }
     }
