@@ -78,6 +78,7 @@ codes! {
     Unused "unused" "an output is never used",
     Practice "practice" "a recommended practice is not followed",
     Config "config" "the configuration is wrong",
+    UnsharedStore "unshared-store" "other processes cannot use the store",
     Unsupported "unsupported" "this version cannot do this yet",
     Internal "internal" "a bug in Segue",
 }

@@ -57,6 +57,7 @@ pub mod testing;
 pub mod toolset;
 pub mod types;
 pub mod value;
+pub mod version;
 pub mod view;
 
 pub use budget::interrupt;

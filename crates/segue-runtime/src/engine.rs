@@ -6,6 +6,7 @@
 mod call;
 mod error;
 mod expand;
+mod left_to_others;
 mod load;
 mod overwrites;
 mod planning;
@@ -32,6 +33,7 @@ use segue_core::source::Source;
 use segue_core::tool::{COMPOSITION, ObservedStats, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
 use segue_core::value::Value;
+use segue_core::version;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 
 use crate::confirm::{Confirmer, DenyAll};
@@ -53,6 +55,7 @@ use crate::wrap::Wrapper;
 pub use call::CallRequest;
 use call::Nested;
 pub use error::EngineError;
+pub use left_to_others::PostedCommand;
 use overwrites::OverwriteTrust;
 pub use planning::{
     ClaimedPlan, Planned, PlanningError, PlanningEvent, PlanningRequest, Reuse, is_request_id,
@@ -509,31 +512,44 @@ impl Engine {
         Arc::new(plan.expect("a dry run nests no deeper than the plan it is made from"))
     }
 
+    /// A run that is ready to start; the view of one that is refused.
+    fn prepare(
+        &self,
+        request: &mut RunRequest<'_>,
+        chain_id: Option<Arc<str>>,
+    ) -> Result<(Run, Started), Box<RunView>> {
+        let (inner, plan) = (&self.inner, &request.plan);
+        let (input, context) =
+            (std::mem::take(&mut request.input), std::mem::take(&mut request.context));
+        let input = run::admit(plan, input, &context, &inner.limits)
+            .map_err(|errors| Box::new(Engine::refused_view(plan, errors)))?;
+        let mut started = self.started(plan, input, context, std::mem::take(&mut request.options));
+        started.options.vouched |= self.trusts(plan);
+        started.run_id = request.run_id.take().unwrap_or(started.run_id);
+        started.trace = request.trace.take();
+        started.chain_id = chain_id.unwrap_or(started.chain_id);
+        started.caller = request.caller.take();
+        let mut run = Run::new(plan.clone(), inner.limits.clone());
+        for given in [&started.input, &started.context] {
+            run.redact_texts(inner.secrets.found_in(given));
+        }
+        Ok((run, started))
+    }
+
     async fn run_with(
         &self,
-        request: RunRequest<'_>,
+        mut request: RunRequest<'_>,
         registry: &Registry,
         store: &dyn Store,
         expand: &Expand<'_>,
         chain_id: Option<Arc<str>>,
     ) -> Result<RunView, EngineError> {
         let inner = &self.inner;
-        let input = match run::admit(&request.plan, request.input, &request.context, &inner.limits)
-        {
-            Ok(input) => input,
-            Err(errors) => return Ok(Engine::refused_view(&request.plan, errors)),
+        let (mut run, started) = match self.prepare(&mut request, chain_id) {
+            Ok(prepared) => prepared,
+            Err(refused) => return Ok(*refused),
         };
-        let mut started = self.started(&request.plan, input, request.context, request.options);
-        started.options.vouched |= self.trusts(&request.plan);
-        started.run_id = request.run_id.unwrap_or(started.run_id);
-        started.trace = request.trace;
-        started.chain_id = chain_id.unwrap_or(started.chain_id);
-        let caller = request.caller.clone();
-        started.caller = request.caller;
-        let mut run = Run::new(request.plan.clone(), inner.limits.clone());
-        for given in [&started.input, &started.context] {
-            run.redact_texts(inner.secrets.found_in(given));
-        }
+        let caller = started.caller.clone();
         let drive = DriverContext {
             plan: request.plan,
             registry,
@@ -616,7 +632,7 @@ impl Engine {
             context,
             options,
             plan_hash: Some(plan.hash().clone()),
-            engine: env!("CARGO_PKG_VERSION").into(),
+            engine: version::ENGINE.into(),
             caller: None,
             trace: None,
         }

@@ -20,6 +20,7 @@ mod frame;
 mod in_doubt;
 mod inspect;
 mod journal;
+mod left_to_others;
 mod node;
 mod path;
 mod preview;

@@ -3,6 +3,7 @@
 //! Record, then perform: a turn's entries are in the store before any of its effects begins. While
 //! the store fails, the driver starts nothing; it retries for a limited time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,7 +27,7 @@ use super::evaluations::Evaluating;
 use super::{DriverContext, Expand, IdSource, InputAck, Observer, StartMode, now_ms};
 use crate::confirm::{Confirmer, Decision};
 use crate::store::{
-    AppendRecord, Lease, Measured, NewRun, Store, StoreError, run_ended, stopped_by,
+    AppendRecord, Due, Lease, Measured, NewRun, Store, StoreError, run_ended, stopped_by,
 };
 use crate::tools::call_scope::CallContext;
 use crate::tools::call_updates::{CallUpdate, CallUpdates};
@@ -83,6 +84,7 @@ pub async fn drive(
         router: drive.router,
         written,
         unacknowledged: Vec::new(),
+        timers: BTreeMap::new(),
         evaluating,
         is_interrupted: false,
         proceeds: false,
@@ -181,6 +183,8 @@ struct Driver<'a> {
     written: u64,
     /// Inputs from outside that are not durable yet.
     unacknowledged: Vec<InputAck>,
+    /// When each timer fires that has not fired yet. Some may have become pointless meanwhile.
+    timers: BTreeMap<TimerId, u64>,
     evaluating: Evaluating,
     /// Whether the last evaluation was interrupted: the command that ends the run comes next.
     is_interrupted: bool,
@@ -313,7 +317,10 @@ impl<'a> Driver<'a> {
         let mut gathered = std::mem::take(&mut self.completions);
         for happened in gathered.drain(..) {
             let event = match happened {
-                DriverEvent::Event(event) => event,
+                DriverEvent::Event(event) => {
+                    self.forget_timer(&event);
+                    event
+                }
                 DriverEvent::Update(call, CallUpdate::Handle(handle)) => {
                     self.found.push(call);
                     EventKind::HandleReceived { call, handle }
@@ -343,6 +350,15 @@ impl<'a> Driver<'a> {
             }
         }
         self.completions = gathered;
+    }
+
+    /// A timer that fired is no reason to drive the run again. One that was set anew meanwhile stays.
+    fn forget_timer(&mut self, event: &EventKind) {
+        if let EventKind::TimerFired(timer) = event
+            && self.timers.get(timer).is_some_and(|at_ms| *at_ms <= now_ms())
+        {
+            self.timers.remove(timer);
+        }
     }
 
     /// Handles a command, and removes it from the store once its entries are durable.
@@ -437,10 +453,12 @@ impl<'a> Driver<'a> {
         Ok(())
     }
 
-    /// Releases the lease of a run that waits for a person, so that another process can resume it.
+    /// Releases the lease of a run that waits for a person, so that another process can resume it: when a
+    /// person answers, or when a timer fires.
     async fn stop_driving(&mut self) -> Result<(), StoreError> {
+        let due = self.timers.values().min().copied().map_or(Due::OnCommand, Due::At);
         match self.lease.take() {
-            Some(lease) if !self.run.is_finished() => self.store.release(&lease).await,
+            Some(lease) if !self.run.is_finished() => self.store.release_until(&lease, due).await,
             _ => Ok(()),
         }
     }
@@ -498,6 +516,7 @@ impl<'a> Driver<'a> {
                 if timer == TimerId::Run {
                     self.evaluating.set_deadline(Some(at_ms));
                 }
+                self.timers.insert(timer, at_ms);
                 self.wait_for(wake(timer, at_ms));
             }
         }

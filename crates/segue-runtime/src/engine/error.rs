@@ -43,6 +43,22 @@ pub enum EngineError {
         /// Whether its configuration still has to be allowed.
         is_untrusted: bool,
     },
+    /// A newer engine began the run, and wrote entries that this one may not know.
+    #[error("version {version} of Segue began the run, which is too new for this one")]
+    NewerEngine {
+        /// The version of that engine.
+        version: Arc<str>,
+    },
+    /// A value is sensitive and not stored, so that only this process could go on with the run.
+    #[error(
+        "`{name}` of the run's {part} is sensitive and not stored, so no other process can drive the run"
+    )]
+    NotStored {
+        /// `input` or `context`.
+        part: &'static str,
+        /// The member.
+        name: Arc<str>,
+    },
     /// The owner of the run does not respond.
     #[error("the process that owns run {run_id} does not respond; the command was withdrawn")]
     NotReceived {
@@ -60,4 +76,16 @@ pub enum EngineError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl EngineError {
+    /// Whether another process may do what this one cannot: it has other tools, or is a newer Segue.
+    pub fn is_of_this_process(&self) -> bool {
+        matches!(
+            self,
+            EngineError::MissingTool { .. }
+                | EngineError::DefinitionChanged { .. }
+                | EngineError::NewerEngine { .. }
+        )
+    }
 }

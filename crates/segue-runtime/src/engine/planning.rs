@@ -474,6 +474,22 @@ impl Engine {
         Ok(view)
     }
 
+    /// Leaves the run of a stored plan to other processes, as [`Engine::enqueue`] does.
+    pub async fn enqueue_plan(
+        &self,
+        plan_id: &Arc<str>,
+        again: bool,
+        mut request: RunRequest<'_>,
+    ) -> Result<RunView, PlanningError> {
+        let run_id = request.run_id.get_or_insert_with(|| self.new_run_id()).clone();
+        let taken = self.claim_plan(plan_id, again, run_id).await?;
+        let enqueued = self.enqueue(request).await;
+        if !enqueued.as_ref().is_ok_and(|view| view.started_at.is_some()) {
+            self.release_plan(taken).await;
+        }
+        Ok(enqueued?)
+    }
+
     /// Releases the claim on a plan whose run did not begin.
     pub async fn release_plan(&self, taken: ClaimedPlan) {
         // On a conflict a newer record stands.

@@ -1,5 +1,6 @@
 //! Runs in the store: loads, resumes, follows and recovers them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +33,8 @@ pub struct ResumeRequest<'a> {
     pub command: RunCommand,
     /// Whether to take the run from an owner that is alive.
     pub take_over: TakeOver,
+    /// The right to write the run, if the caller took the run already.
+    pub lease: Option<Lease>,
     /// Answers the run's questions.
     pub confirmer: &'a dyn Confirmer,
     /// Watches the run.
@@ -47,6 +50,7 @@ impl ResumeRequest<'_> {
             run_id: run_id.into(),
             command: RunCommand::Resume,
             take_over: TakeOver::IfAbandoned,
+            lease: None,
             confirmer: &Defer,
             observer: &NoObserver,
             cancel: Box::pin(std::future::pending()),
@@ -133,15 +137,21 @@ impl Engine {
     }
 
     /// Resumes a run until it finishes, or waits for a person who is not here.
-    pub async fn resume(&self, request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
+    pub async fn resume(&self, mut request: ResumeRequest<'_>) -> Result<RunView, EngineError> {
         let store = &self.inner.store;
-        self.inner.unreleased.release_now(&**store, &request.run_id).await;
-        let lease = store.acquire(&request.run_id, request.take_over).await?;
+        let lease = match request.lease.take() {
+            Some(lease) => lease,
+            None => {
+                self.inner.unreleased.release_now(&**store, &request.run_id).await;
+                store.acquire(&request.run_id, request.take_over).await?
+            }
+        };
         match self.resume_leased(&lease, request).await {
             // The run is unchanged: release it for the next process.
             Err(
                 error @ (EngineError::DefinitionChanged { .. }
                 | EngineError::MissingTool { .. }
+                | EngineError::NewerEngine { .. }
                 | EngineError::Store(_)
                 | EngineError::Stopped { .. }),
             ) => {
@@ -218,13 +228,16 @@ impl Engine {
         }
     }
 
-    /// Waits until a run of another process finishes, waits for a person, or loses its owner.
+    /// Waits until a run of another process finishes, waits for a person, or is left by its owner. A run of
+    /// a shared store goes on with another owner.
     pub async fn follow(&self, run_id: &Arc<str>) -> Result<RunView, EngineError> {
+        let is_shared = self.inner.store.is_shared();
         loop {
-            let stored = self.load_run(run_id).await?;
-            let goes_on = !stored.run.is_finished() && !stored.run.is_waiting();
-            if !goes_on || stored.row.owner.is_none() {
-                return Ok(stored.view());
+            let row = self.row(run_id).await?;
+            let moves = matches!(row.status, RunStatus::Pending | RunStatus::Running);
+            let is_driven = row.owner.is_some() || (is_shared && row.set_aside.is_none());
+            if !(moves && is_driven) {
+                return Ok(self.load_run(run_id).await?.view());
             }
             tokio::time::sleep(POLL_INTERVAL).await;
         }
@@ -282,6 +295,7 @@ impl Engine {
         request: ResumeRequest<'_>,
     ) -> Result<RunView, EngineError> {
         let LoadedRun { mut run, journal, plan, .. } = self.load_run(&request.run_id).await?;
+        Engine::check_version(&journal)?;
         // Commands left for the previous owner were sent first.
         let (numbers, mut commands) = self.inner.router.pending_for(&request.run_id).await?;
         commands.extend(request.command.into_event());
@@ -328,6 +342,13 @@ impl Engine {
     /// projects; resuming those here would fail them.
     pub fn has_tools_of(&self, plan: &Plan) -> bool {
         plan.callable_tools().keys().all(|id| self.missing_tool(id).is_none())
+    }
+
+    /// The namespaces of the tools that can be called here.
+    pub fn namespaces(&self) -> BTreeSet<Arc<str>> {
+        let ids = self.inner.registry.specs().map(|spec| &spec.id);
+        let callable = ids.filter(|id| self.missing_tool(id).is_none());
+        callable.map(|id| id.namespace().into()).collect()
     }
 
     /// Checks that every tool a plan may call is available, with the definition that was planned

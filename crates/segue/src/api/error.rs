@@ -320,6 +320,12 @@ impl From<EngineError> for Error {
             EngineError::DefinitionChanged { .. } => {
                 Error::new(ErrorKind::RunConflict, Code::DefinitionChanged, message)
             }
+            EngineError::NewerEngine { .. } => {
+                Error::new(ErrorKind::RunConflict, Code::Unsupported, message)
+            }
+            EngineError::NotStored { .. } => Error::invalid(message).help(
+                "send it to a server that drives runs itself: `segue serve` without `--no-drive`",
+            ),
             EngineError::NotReceived { run_id } => Error::run_conflict(message).of_run(&run_id),
             EngineError::MissingTool { .. } => {
                 Error::new(ErrorKind::RunConflict, Code::UnknownTool, message)

@@ -7,7 +7,9 @@ use segue_runtime::tools::redact::Secrets;
 
 use super::{AppError, AppOptions};
 use crate::config::documents::default_patterns;
-use crate::config::{self, Config, IgnoredProject, Loaded, StoreLocation, TrustFile, is_safe_part};
+use crate::config::{
+    self, Config, ConfigError, IgnoredProject, Loaded, StoreLocation, TrustFile, is_safe_part,
+};
 use crate::observe::log;
 use crate::print::{display_path, escape_control, print_finding, print_note};
 
@@ -24,8 +26,8 @@ pub(crate) fn load_config_as_written(options: &AppOptions) -> Result<Config, App
 /// Prints warnings, hides the configuration's secrets from the log, and applies `--store`.
 fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     let Loaded { mut config, source, diagnostics } = loaded;
-    if let Some(source) = source.filter(|_| !options.quiet) {
-        diagnostics.iter().for_each(|finding| print_finding(finding, &source));
+    if let Some(source) = source.as_ref().filter(|_| !options.quiet) {
+        diagnostics.iter().for_each(|finding| print_finding(finding, source));
     }
     log::redact(Secrets::new(config.secrets.iter().cloned()));
     if !options.quiet && !TrustFile::load().allows(&config) {
@@ -36,6 +38,9 @@ fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     }
     if let Some(store) = &options.store {
         config.store = StoreLocation::parse(store, Path::new(""))?;
+    }
+    if let (Some(finding), Some(source)) = (config.driver_finding(), source) {
+        return Err(ConfigError::Wrong { source, diagnostics: vec![finding] }.into());
     }
     if options.finds_compositions && config.compositions.is_empty() {
         config.compositions = default_patterns(&config);

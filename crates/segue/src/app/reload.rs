@@ -138,6 +138,7 @@ impl Reloader<'_> {
     fn replace_engine(&self) {
         let (engine, library) = (self.app.engine.clone(), self.app.library().clone());
         self.service.set_broken(self.app.not_loaded());
+        self.service.set_pending_sources(self.app.upstream.pending());
         self.service.replace(engine, library, self.app.config.toolsets.clone());
         self.service.set_installation(self.app.installation());
         self.service.set_approvals(self.app.config.server.approvals);

@@ -9,8 +9,9 @@ use segue_runtime::store::{Retention, RunRow};
 
 use super::{App, AppError};
 use crate::api::runs::RunService;
+use crate::api::runs::dispatch::Dispatcher;
 use crate::api::threads::ThreadPools;
-use crate::config::{Config, RunRetention};
+use crate::config::{Config, DriverConfig, RunRetention};
 use crate::observe::Observers;
 use crate::print::{print_error, print_note, print_status};
 
@@ -37,6 +38,7 @@ pub(crate) fn run_service(
         (app.engine.clone(), app.library().clone(), app.config.toolsets.clone());
     let service = RunService::new(engine, library, toolsets, reserved, pools.threads(), observers);
     service.set_broken(app.not_loaded());
+    service.set_pending_sources(app.upstream.pending());
     service.set_installation(app.installation());
     service.set_approvals(app.config.server.approvals);
     service.set_files(app.editable_files());
@@ -44,12 +46,16 @@ pub(crate) fn run_service(
 }
 
 /// Resumes interrupted runs whose servers are ready; with `ready`, only those that waited for one of
-/// these servers. A client that asks for such a run finds it under way.
+/// these servers. A client that asks for such a run finds it under way. Runs of a shared store are claimed
+/// instead ([`share_runs`]).
 pub(crate) async fn recover(
     app: &App,
     service: &Arc<RunService>,
     ready: Option<&BTreeSet<Arc<str>>>,
 ) {
+    if service.is_shared() {
+        return;
+    }
     match service.recover(&app.upstream.pending(), ready).await {
         Ok(resumed) if resumed.is_empty() || app.options.quiet => {}
         Ok(resumed) => {
@@ -72,10 +78,23 @@ fn resumed_runs(runs: &[RunRow], shown_max: usize) -> String {
     format!("resumes the interrupted {runs} {}{more}", shown.join(", "))
 }
 
-/// Goes on with runs of other processes that die, where the store tells of their death.
-pub(crate) fn spawn_takeover(service: &Arc<RunService>) {
-    if let Some(every) = service.store().takeover_interval() {
-        service.threads().requests.spawn(service.clone().take_over_abandoned(every));
+/// What decides which process drives a run; none where processes claim runs from the store.
+pub(crate) fn dispatcher(config: &Config) -> Result<Option<Arc<dyn Dispatcher>>, AppError> {
+    match &config.driver {
+        DriverConfig::Local => Ok(None),
+        DriverConfig::Restate(_) => {
+            let message = "this Segue was built without the feature `restate`";
+            let help = "use a build with it, or remove `driver`";
+            Err(AppError::new(message, Some(help.to_owned())))
+        }
+    }
+}
+
+/// Takes part in driving the runs of a store that several processes share: so many at once.
+pub(crate) fn share_runs(service: &Arc<RunService>, room: usize) {
+    if service.is_shared() {
+        service.set_room(room);
+        service.threads().requests.spawn(service.clone().share_runs());
     }
 }
 

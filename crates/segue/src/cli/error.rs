@@ -111,6 +111,10 @@ fn engine_help(error: &EngineError) -> Option<String> {
             "`segue cancel RUN --take-over` cancels a run whose process hangs, `segue resume RUN \
              --take-over` resumes it"
         }
+        EngineError::NewerEngine { .. } => {
+            "the run is unchanged; a newer Segue, such as the one that began it, resumes it"
+        }
+        EngineError::NotStored { .. } => "run it here: `segue run` without `--detach`",
         EngineError::MissingTool { is_untrusted: true, .. } => {
             "the run is unchanged; read the configuration, then run `segue trust`"
         }

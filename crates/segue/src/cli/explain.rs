@@ -32,7 +32,7 @@ pages! {
     "rollback-failed" "definition-changed" "no-source" "nil-adapter" "nil-toolset" "conversion"
     "not-found" "conflict" "unauthorized" "llm" "unreachable-step" "irreversible" "unused"
     "practice"
-    "config" "unsupported" "internal"
+    "config" "unshared-store" "unsupported" "internal"
 }
 
 pub(super) fn explain(global: &Global, args: &ExplainArgs) -> Exit {

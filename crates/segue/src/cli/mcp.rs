@@ -8,7 +8,9 @@ use tokio::sync::{oneshot, watch};
 
 use super::{Exit, Global, report, report_failure};
 use crate::app::reload::{FileStamps, Reloader};
-use crate::app::service::{recover, run_service, spawn_pruning, start_threads};
+use crate::app::service::{
+    dispatcher, recover, run_service, share_runs, spawn_pruning, start_threads,
+};
 use crate::app::signals::interrupted;
 use crate::app::{App, current_thread_runtime};
 use crate::mcp::{self, builtin};
@@ -52,8 +54,12 @@ fn serve(global: &Global, args: &McpArgs) -> Result<Exit, Exit> {
     let mut app = App::open_served(&global.options()).map_err(|error| report(&error))?;
     let pools = start_threads().map_err(|error| report_failure(&error))?;
     let service = run_service(&app, &pools, app.observers(), builtin::names());
+    if let Some(dispatcher) = dispatcher(&config).map_err(|error| report(&error))? {
+        service.set_dispatcher(dispatcher);
+    }
     let runtime = app.runtime().clone();
     runtime.block_on(recover(&app, &service, None));
+    share_runs(&service, app.config.worker.runs);
     spawn_pruning(&app);
     ready.send_replace(Some(service.clone()));
     let (watches_config, shows_findings) = (args.watch, false);
@@ -73,5 +79,6 @@ async fn watch_until_gone(reloader: Reloader<'_>, gone: oneshot::Receiver<()>) {
         () = interrupted(&store) => {}
         () = reloader.watch(None, |_| {}) => {}
     }
+    service.stop_claiming().await;
     service.detach_all().await;
 }

@@ -41,6 +41,7 @@ mod test;
 mod token;
 mod tools;
 mod trust;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -134,7 +135,7 @@ pub(crate) struct Global {
     #[arg(short, long, global = true, help_heading = GLOBAL, conflicts_with = "quiet")]
     verbose: bool,
     /// Log level on standard error: `error`, `warn`, `info`, `debug`, or a list such as
-    /// `segue=debug,rmcp=info` [default: the variable `SEGUE_LOG`, else `info` for `serve`, else off]
+    /// `segue=debug,rmcp=info` [default: the variable `SEGUE_LOG`, else `info` for `serve` and `worker`, else off]
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "LEVEL")]
     log_level: Option<String>,
     /// Log format
@@ -226,6 +227,7 @@ enum Command {
     Call(call::CallArgs),
     Mcp(mcp::McpArgs),
     Serve(serve::ServeArgs),
+    Worker(worker::WorkerArgs),
     Dev(dev::DevArgs),
     Export(export::ExportArgs),
     Generate(generate::GenerateArgs),
@@ -261,13 +263,17 @@ impl Cli {
     fn dispatch(self) -> Exit {
         let global = self.global;
         let default_level = match self.command {
-            Command::Serve(_) => Some("info".to_owned()),
+            Command::Serve(_) | Command::Worker(_) => Some("info".to_owned()),
             Command::Dev(_) | Command::Lsp(_) => Some("warn".to_owned()),
             _ => None,
         };
         if matches!(
             self.command,
-            Command::Serve(_) | Command::Dev(_) | Command::Lsp(_) | Command::Mcp(_)
+            Command::Serve(_)
+                | Command::Worker(_)
+                | Command::Dev(_)
+                | Command::Lsp(_)
+                | Command::Mcp(_)
         ) {
             log::set_format(global.log_format);
         }
@@ -296,6 +302,7 @@ impl Cli {
             Command::Call(args) => call::call(&global, &args),
             Command::Mcp(args) => mcp::mcp(&global, &args),
             Command::Serve(args) => serve::serve(&global, &args),
+            Command::Worker(args) => worker::worker(&global, &args),
             Command::Dev(args) => dev::dev(&global, &args),
             Command::Export(args) => export::export(&global, &args),
             Command::Generate(args) => generate::generate(&global, &args),

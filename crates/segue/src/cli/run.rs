@@ -19,6 +19,7 @@ use segue_runtime::engine::{
     Engine, EngineError, PlanningError, RunRequest, not_started_view, source_of,
 };
 use segue_runtime::inject::Fault;
+use segue_runtime::store::Due;
 
 use super::current_user::current_user;
 use super::error::{engine_error, input_error, planning_error, report_error};
@@ -27,15 +28,19 @@ use super::prompt;
 use super::record::TestRecording;
 use super::run_view::{exit_code, show, show_dry_run, show_errors, show_questions};
 use super::runs::stored;
+use super::worker::require_shared;
 use super::{Exit, Global, completions, input, print_json};
 use crate::api::error::{Details, Error, ErrorKind};
 use crate::api::requests::{ErrorStrategy, ExecutionOptions, MaxConcurrency, Timeout};
 use crate::api::runs::act::FOUR_EYES;
 use crate::api::runs::rerun::{Rerun, RerunError};
+use crate::app::service::dispatcher;
 use crate::app::signals::interrupted;
 use crate::app::{App, AppError, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
-use crate::print::{print_diagnostics, print_error, print_status, print_warning};
+use crate::print::{
+    print_data, print_diagnostics, print_error, print_note, print_status, print_warning,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -79,6 +84,9 @@ pub(super) struct RunArgs {
     /// Approve every call that asks for confirmation
     #[arg(help_heading = CALLS, long)]
     yes: bool,
+    /// Leave the run to the workers that share the store, and print its id
+    #[arg(help_heading = CALLS, long, conflicts_with_all = ["dry_run", "record", "dialect_result", "inject"])]
+    detach: bool,
     /// Timeout of the whole run, such as `2m`
     #[arg(help_heading = CALLS, long, value_name = "DURATION", value_parser = parse_timeout)]
     timeout: Option<Timeout>,
@@ -344,10 +352,72 @@ impl PreparedRun {
         Ok(())
     }
 
+    /// Leaves the run to the processes that drive runs of the store.
+    fn detach(self, global: &Global, args: &RunArgs) -> Exit {
+        let refused = |error: Error| StartError::from(error).show(global);
+        if let Err(error) = require_shared(&self.app.config.store, "`--detach`") {
+            return refused(error);
+        }
+        let four_eyes = self.app.config.server.approvals.refusal(None, None);
+        if let Some(reason) = four_eyes.filter(|_| args.yes) {
+            return refused(Error::forbidden(reason).help(FOUR_EYES));
+        }
+        let dispatcher = match dispatcher(&self.app.config) {
+            Ok(dispatcher) => dispatcher,
+            Err(error) => return of_app(&error).show(global),
+        };
+        let runtime = self.app.runtime().clone();
+        let (app, plan_id, run_id) = (&self.app, self.plan_id, self.app.engine.new_run_id());
+        let origin = RequestOrigin { trace: trace_from_env(), ..RequestOrigin::default() };
+        let request = RunRequest {
+            context: self.context,
+            options: args.options(),
+            run_id: Some(run_id.clone()),
+            trace: app.observers().trace(&run_id, origin.trace),
+            reused: self.reused,
+            ..RunRequest::new(self.plan, self.input)
+        };
+        let enqueued = runtime.block_on(async {
+            let view = match &plan_id {
+                Some(plan_id) => app.engine.enqueue_plan(plan_id, args.again, request).await?,
+                None => app.engine.enqueue(request).await?,
+            };
+            if let Some(dispatcher) = dispatcher.filter(|_| view.started_at.is_some())
+                && let Err(error) = dispatcher.dispatch(&run_id, Due::Now).await
+            {
+                print_note(&format!("{error}; the run is sent again later"));
+            }
+            if !global.quiet {
+                note_workers(app).await;
+            }
+            Ok::<_, PlanningError>(view)
+        });
+        match enqueued {
+            Ok(view) if view.started_at.is_none() => show(global, &view),
+            Ok(view) if global.is_json() => {
+                print_json(global, &view);
+                Exit::Success
+            }
+            Ok(view) => {
+                print_data(&view.run_id);
+                if !global.quiet {
+                    let follow = format!("`segue runs show {} --watch` follows it", view.run_id);
+                    print_status(&format!("left to the workers; {follow}"));
+                }
+                Exit::Success
+            }
+            Err(error) => StartError::from(planning_error(error)).show(global),
+        }
+    }
+
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
         let PreparedRun { app, record, plan, input, context, reused, plan_id } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
+        }
+        if args.detach {
+            let run = PreparedRun { app, record, plan, input, context, reused, plan_id };
+            return run.detach(global, args);
         }
         // With four eyes, who runs it here does not answer its questions: they wait for another person.
         let four_eyes = app.config.server.approvals.refusal(None, None);
@@ -414,6 +484,14 @@ impl PreparedRun {
                 Exit::Usage
             }
         }
+    }
+}
+
+/// Says what a run that was left to workers waits for.
+async fn note_workers(app: &App) {
+    let workers = app.engine.store().workers().await.unwrap_or_default();
+    if !workers.iter().any(|worker| worker.is_alive && worker.info.room > 0) {
+        print_note("no worker is alive: the run begins when one starts, such as `segue worker`");
     }
 }
 

@@ -1,16 +1,17 @@
 //! `segue resume`, `cancel`, `rollback` and `approve`: commands to a stored run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use futures_util::FutureExt as _;
 use segue_core::run::{Question, QuestionKind};
-use segue_core::view::{RunStatus, WaitView};
+use segue_core::view::{RunStatus, RunView, WaitView};
 use segue_runtime::confirm::Defer;
 use segue_runtime::driver::{NoObserver, RunCommand};
 use segue_runtime::engine::{EngineError, LoadedRun, Recovered, ResumeRequest};
-use segue_runtime::store::{RunRow, StoreError, TakeOver};
+use segue_runtime::store::{Due, RunRow, StoreError, TakeOver};
 
 use super::current_user::current_user;
 use super::error::{engine_error, input_error, report_error, store_error};
@@ -21,10 +22,11 @@ use crate::api::error::Error;
 use crate::api::questions::waiting_text;
 use crate::api::requests::{ApproveRun, Assume, ResumeRun};
 use crate::api::runs::act::{RunAction, may_answer, open_question};
+use crate::app::service::dispatcher;
 use crate::app::signals::interrupted;
 use crate::app::{App, ServerSelection};
 use crate::observe::{Observers, RequestOrigin};
-use crate::print::{print_error, print_status};
+use crate::print::{print_error, print_note, print_status};
 
 /// Resume a run that was interrupted or waits for a person
 ///
@@ -111,6 +113,9 @@ fn assume_parser() -> impl TypedValueParser<Value = Assume> {
     let parser = PossibleValuesParser::new([done, failed]);
     parser.map(|word| if word == "done" { Assume::Done } else { Assume::Failed })
 }
+
+/// The pause between two looks at a run of another process.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// How a command acts on a run: whose run it may take, and whether it approves in advance.
 #[derive(Clone, Copy)]
@@ -243,6 +248,13 @@ async fn execute(
             ..ResumeRequest::new(run_id.clone())
         };
         let outcome = app.engine.resume(request).await;
+        if let Err(error) = &outcome
+            && error.is_of_this_process()
+            && app.engine.store().is_shared()
+        {
+            print_note(&format!("{error}: the command is left to the workers"));
+            break left_to_workers(app, run_id, &command).await;
+        }
         let is_owned = matches!(outcome, Err(EngineError::Store(StoreError::Owned { .. })));
         if !is_owned || command == RunCommand::Resume {
             break outcome;
@@ -264,6 +276,31 @@ async fn execute(
             show(global, &stored.view())
         }
         Err(error) => report_error(&engine_error(error)),
+    }
+}
+
+/// Leaves a command to the process that drives the run next, and follows the run. Ctrl-C ends only that.
+async fn left_to_workers(
+    app: &App,
+    run_id: &Arc<str>,
+    command: &RunCommand,
+) -> Result<RunView, EngineError> {
+    let engine = &app.engine;
+    let posted = engine.post_command(run_id, command).await?;
+    if let Ok(Some(dispatcher)) = dispatcher(&app.config)
+        && let Err(error) = dispatcher.dispatch(run_id, Due::Now).await
+    {
+        print_note(&format!("{error}; the run is sent again later"));
+    }
+    let acted = async {
+        while !engine.is_taken(&posted).await? {
+            tokio::time::sleep(POLL_INTERVAL).await;
+        }
+        engine.follow(run_id).await
+    };
+    tokio::select! {
+        outcome = acted => outcome,
+        () = interrupted(engine.store()) => Ok(engine.load_run(run_id).await?.view()),
     }
 }
 

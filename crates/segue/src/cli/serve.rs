@@ -12,12 +12,16 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use super::dev::{greet, open_browser};
+use super::error::report_error;
 use super::token::{TokenArgs, token};
+use super::worker::require_shared;
 use super::{Exit, Global, report, report_failure};
 use crate::api::runs::RunService;
 use crate::app::doctor::{EXPOSED, address, is_exposed, is_guessable};
 use crate::app::reload::{FileStamps, Reloader};
-use crate::app::service::{recover, run_service, spawn_pruning, spawn_takeover, start_threads};
+use crate::app::service::{
+    dispatcher, recover, run_service, share_runs, spawn_pruning, start_threads,
+};
 use crate::app::signals::{HangupSignals, interrupted_except_hangup};
 use crate::app::{App, AppOptions, load_config};
 use crate::config::tokens::TOO_SHORT;
@@ -58,6 +62,9 @@ pub(super) struct ServeArgs {
     /// Also reload the configuration when its file changes; SIGHUP always reloads it
     #[arg(long)]
     watch: bool,
+    /// Only take requests, and leave every run to the workers that share the store
+    #[arg(long)]
+    no_drive: bool,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -97,6 +104,7 @@ impl ServeArgs {
             no_token: false,
             new_token: false,
             watch: true,
+            no_drive: false,
         }
     }
 }
@@ -105,11 +113,18 @@ pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> 
     let config = load_config(options).map_err(|error| report(&error))?;
     let at = listen_address(args, &config)?;
     let tls = load_tls(&config)?;
+    if args.no_drive {
+        require_shared(&config.store, "`--no-drive`").map_err(|error| report_error(&error))?;
+    }
+    let dispatcher = dispatcher(&config).map_err(|error| report(&error))?;
     // Before the files are read, so that no change is missed.
     let seen = FileStamps::of(&config);
     let mut app = App::open_served(options).map_err(|error| report(&error))?;
     let pools = start_threads().map_err(|error| report_failure(&error))?;
     let service = run_service(&app, &pools, app.served_observers(), builtin::names());
+    if let Some(dispatcher) = dispatcher {
+        service.set_dispatcher(dispatcher);
+    }
     let runtime = app.runtime().clone();
     runtime.block_on(async {
         if let Err(error) = app.engine.store().try_write().await {
@@ -118,7 +133,7 @@ pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> 
         }
         recover(&app, &service, None).await;
         spawn_pruning(&app);
-        spawn_takeover(&service);
+        share_runs(&service, if args.no_drive { 0 } else { config.worker.runs });
         let listener = listen(&service, at, args.port.is_none() && mode != ServeMode::Serve)?;
         // Only now that nothing else can fail: a token that is generated here is shown once.
         let (authenticator, token_note) = authenticator(args, &config, None)?;
@@ -157,6 +172,7 @@ pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> 
         }
         // No new connections. Clients that wait for a run get its result or its current state.
         leave.send_replace(true);
+        service.stop_claiming().await;
         service.settle(Duration::from_millis(service.limits().served_leave_ms)).await;
         service.detach_all().await;
         let _ = tokio::time::timeout(CLOSE_TIMEOUT, serving).await;

@@ -5,6 +5,7 @@
 //! grants nothing until the user trusts it (`trust.rs`). Not here: making an engine (`app`).
 
 pub(crate) mod documents;
+mod driver;
 pub(crate) mod expand;
 pub(crate) mod jsonc;
 mod llm;
@@ -37,6 +38,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::mcp::ServerConfig;
 
 pub use documents::DocumentPattern;
+pub use driver::{DriverConfig, RestateConfig, WorkerConfig};
 pub(crate) use secrets::masked::mask_value;
 pub use trust::{
     GrantedParts, OverwriteList, TrustFile, TrustStatus, TrustedOverwrites, is_safe_part,
@@ -99,6 +101,15 @@ impl StoreLocation {
     #[cfg(not(feature = "postgres"))]
     fn postgres(_text: &str) -> Result<StoreLocation, String> {
         Err("this Segue was built without the feature `postgres`".to_owned())
+    }
+
+    /// Whether several processes on several machines can use it.
+    pub fn is_shared(&self) -> bool {
+        match self {
+            #[cfg(feature = "postgres")]
+            StoreLocation::Postgres(_) => true,
+            StoreLocation::Default | StoreLocation::Memory | StoreLocation::Sqlite(_) => false,
+        }
     }
 
     /// As a person writes it, without a password.
@@ -220,6 +231,10 @@ pub struct Config {
     pub templates: Vec<DocumentPattern>,
     /// Where runs and checkpoints are stored.
     pub store: StoreLocation,
+    /// Who decides which process drives a run.
+    pub driver: DriverConfig,
+    /// How a process takes part in driving runs of a shared store.
+    pub worker: WorkerConfig,
     /// Which finished runs a server deletes.
     pub retention: Option<RunRetention>,
     /// Limits.

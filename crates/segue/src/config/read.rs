@@ -37,6 +37,7 @@ const TOP: &[&str] = &[
     "store",
     "retention",
     "driver",
+    "worker",
     "llm",
     "server",
     "observe",
@@ -44,7 +45,7 @@ const TOP: &[&str] = &[
 ];
 
 /// Sections that this version accepts and ignores.
-pub(super) const UNUSED: &[&str] = &["inputs", "openapi", "driver"];
+pub(super) const UNUSED: &[&str] = &["inputs", "openapi"];
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
@@ -210,7 +211,8 @@ impl ConfigReader<'_> {
             "server" => config.server = self.server(value),
             "observe" => config.traces = self.observe(value),
             "llm" => config.llm = self.llm(value),
-            "driver" if value.as_str().is_some_and(|word| &**word == "local") => {}
+            "driver" => config.driver = self.driver(value),
+            "worker" => config.worker = self.worker(value),
             other if UNUSED.contains(&other) => self.warn_unused(member),
             _ => {}
         }

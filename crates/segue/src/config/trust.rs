@@ -22,12 +22,14 @@ use segue_core::value::Value;
 
 use super::documents::composition_files;
 use super::read::UNUSED;
-use super::{Config, Project, ServeConfig, StoreLocation, data_folder, read_file, servers};
+use super::{
+    Config, DriverConfig, Project, ServeConfig, StoreLocation, data_folder, read_file, servers,
+};
 
 /// Sections that grant nothing: they name documents or set limits. A section that uses variables is a
 /// grant all the same, because it reads the environment.
 const GRANTS_NOTHING: &[&str] =
-    &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "driver"];
+    &["compositions", "templates", "limits", "sources", "toolsets", "inputs", "openapi", "worker"];
 
 /// Toolsets grant nothing, but a change to one changes what a grant allows.
 const TOOLSETS: &str = "toolsets";
@@ -95,6 +97,7 @@ impl Config {
         self.http_allow.clear();
         self.tools.clear();
         self.store = StoreLocation::default();
+        self.driver = DriverConfig::default();
         self.retention = None;
         self.server = ServeConfig::default();
         // It may hold additions of `server.inline`.

@@ -28,7 +28,7 @@ use super::progress::ProgressReporter;
 use super::request_state::{RequestState, bound_to};
 use super::server::{CALL_RIGHT, Server};
 use super::translate;
-use crate::api::error::{ErrorKind, require};
+use crate::api::error::{Error, ErrorKind, require};
 use crate::api::plans::{self, PlanRef};
 use crate::api::questions::{self, FormReply, QuestionForm};
 use crate::api::result::{RenderOptions, ResultPart, ToolResult};
@@ -295,7 +295,11 @@ impl IncomingCall<'_> {
                 let options = self.render_options(ResultPart::Run);
                 return Ok(respond(ToolResult::outcome(&Ok(stored.view()), options)));
             }
-            let handle = self.service.join_or_resume(self.who, &stored, policy);
+            let joined = self.service.join_or_resume(self.who, &stored, policy).await;
+            let handle = match joined {
+                Ok(handle) => handle,
+                Err(error) => return Ok(respond(ToolResult::from(Error::from(error)))),
+            };
             // The run was resumed by a caller that leaves its questions open; ours comes after it.
             if handle.policy == QuestionPolicy::Defer && policy != QuestionPolicy::Defer {
                 tokio::select! {

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::RunService;
 use super::handle::{QuestionPolicy, RunHandle};
+use super::recover::Acquire;
 use crate::api::error::{Error, ErrorKind};
 use crate::api::questions::{AmbiguousQuestion, data_error, find_question};
 use crate::api::requests::{ApproveRun, Assume, ResumeRun};
@@ -257,6 +258,9 @@ impl RunService {
         recorded: &watch::Sender<bool>,
     ) -> Result<RunView, EngineError> {
         loop {
+            if !self.drives() && self.driven_handle(who, run_id).is_none() {
+                return self.act_elsewhere(who, run_id, &command, recorded).await;
+            }
             let Some((handle, is_recorded)) = self.deliver(who, run_id, &command).await? else {
                 continue;
             };
@@ -273,6 +277,10 @@ impl RunService {
                         recorded.send_replace(true);
                         return engine.follow(&handle.run_id).await;
                     }
+                }
+                // Another process that shares the store may have the tools.
+                Err(error) if !is_recorded && error.is_of_this_process() && self.is_shared() => {
+                    return self.act_elsewhere(who, run_id, &command, recorded).await;
                 }
                 // This process ends, and the next start resumes the run.
                 Err(_) if is_recorded && handle.is_detached() => {
@@ -293,7 +301,7 @@ impl RunService {
         run_id: &str,
         command: &RunCommand,
     ) -> Result<Option<(Arc<RunHandle>, bool)>, EngineError> {
-        let Some(handle) = self.handle(who, run_id) else {
+        let Some(handle) = self.driven_handle(who, run_id) else {
             let row = self.row(who, run_id).await?;
             // A finished run is opened again only to roll it back.
             let take_over = match command {
@@ -302,7 +310,8 @@ impl RunService {
                     TakeOver::IfAbandoned
                 }
             };
-            let handle = self.resume(&row, command.clone(), take_over, QuestionPolicy::Defer);
+            let acquire = Acquire::Take(take_over);
+            let handle = self.resume(&row, command.clone(), acquire, QuestionPolicy::Defer);
             let is_recorded = handle.started().await.is_ok();
             return Ok(Some((handle, is_recorded)));
         };

@@ -4,7 +4,8 @@
 //! registry.rs, handle.rs    runs that this process drives: which, and how far they are
 //! start.rs                  a request → a run, once for each idempotency key (idempotency.rs)
 //! recover.rs                runs that were interrupted go on; a run is driven to its end
-//! takeover.rs               runs of other processes that die go on here
+//! worker.rs                 runs of a shared store are claimed here, or left to other processes
+//! follow.rs                 runs that other processes drive, for the clients of this one
 //! dispatch.rs               runs that another program schedules
 //! act.rs                    cancel, roll back, resume, approve
 //! events.rs                 the events of a run, for clients that follow it
@@ -23,6 +24,7 @@ pub mod all_events;
 pub mod dispatch;
 pub mod events;
 pub mod feed;
+mod follow;
 pub mod handle;
 pub mod idempotency;
 pub mod inspect;
@@ -34,7 +36,7 @@ pub mod search;
 pub mod start;
 mod step_counts;
 pub mod summaries;
-mod takeover;
+pub mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -57,10 +59,12 @@ use super::served::{Catalogs, ServedCatalog};
 use super::threads::Threads;
 use crate::observe::Observers;
 use dispatch::Dispatcher;
+use follow::ChangeWatch;
 use handle::RunHandle;
 use loaded::ReadRuns;
 use registry::RunRegistry;
 use step_counts::StepCounts;
+use worker::Sharing;
 
 pub use registry::StartReservation;
 pub use start::StartRun;
@@ -88,6 +92,10 @@ pub struct RunService {
     changed_files: Notify,
     /// Decides which process drives a run; without one, workers claim from the store.
     dispatcher: RwLock<Option<Arc<dyn Dispatcher>>>,
+    /// How this process shares its store with others.
+    sharing: Sharing,
+    /// The runs of other processes that clients of this one follow.
+    change_watch: ChangeWatch,
 }
 
 impl RunService {
@@ -114,6 +122,8 @@ impl RunService {
             files: RwLock::new(Arc::new(EditableFiles::none())),
             changed_files: Notify::new(),
             dispatcher: RwLock::default(),
+            sharing: Sharing::default(),
+            change_watch: ChangeWatch::default(),
         })
     }
 
@@ -256,9 +266,14 @@ impl RunService {
         self.registry.count(who)
     }
 
-    /// A run of the caller that this process drives.
+    /// A run of the caller that this process drives, or follows.
     pub fn handle(&self, who: &Principal, run_id: &str) -> Option<Arc<RunHandle>> {
         self.registry.handle(who, run_id)
+    }
+
+    /// A run of the caller that this process drives.
+    pub(super) fn driven_handle(&self, who: &Principal, run_id: &str) -> Option<Arc<RunHandle>> {
+        self.registry.get(run_id).filter(|handle| who.can_see(handle.principal.as_deref()))
     }
 
     /// The row of a run of the caller.

@@ -9,13 +9,22 @@ use segue_core::view::RunStatus;
 use segue_runtime::driver::RunCommand;
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{Engine, EngineError, LoadedRun, ResumeRequest};
-use segue_runtime::store::{RunRow, StoreError, TakeOver};
+use segue_runtime::store::{Due, Lease, RunRow, StoreError, TakeOver};
 
 use super::handle::{QuestionConfirmer, QuestionPolicy, RunHandle, RunOutcome};
 use super::start::metric_name;
 use super::{RunService, owner};
 use crate::api::threads::log_join_panic;
 use crate::observe::RequestOrigin;
+
+/// How a run that goes on is acquired.
+#[derive(Clone, Debug)]
+pub(super) enum Acquire {
+    /// Its driver takes it.
+    Take(TakeOver),
+    /// It was claimed.
+    Taken(Lease),
+}
 
 impl RunService {
     /// Resumes every run that no process drives, if all its tools are configured and none of them is of
@@ -42,32 +51,46 @@ impl RunService {
             let is_due =
                 !plan.calls_any_of(pending) && now.is_none_or(|now| plan.calls_any_of(now));
             if is_due && engine.has_tools_of(&plan) {
-                self.resume(&row, RunCommand::Resume, TakeOver::Recover, QuestionPolicy::Defer);
+                let acquire = Acquire::Take(TakeOver::Recover);
+                self.resume(&row, RunCommand::Resume, acquire, QuestionPolicy::Defer);
                 resumed.push(row);
             }
         }
         Ok(resumed)
     }
 
-    /// Resumes a run of the caller, with other answers to its questions. A run that this process drives
-    /// is joined.
-    pub fn join_or_resume(
+    /// Resumes a run of the caller, with other answers to its questions. A run that this process drives or
+    /// follows is joined; one that another process drives is followed.
+    pub async fn join_or_resume(
         self: &Arc<RunService>,
         who: &Principal,
         run: &LoadedRun,
         policy: QuestionPolicy,
-    ) -> Arc<RunHandle> {
-        if let Some(handle) = self.handle(who, &run.row.run_id) {
-            return handle;
+    ) -> Result<Arc<RunHandle>, EngineError> {
+        let row = &run.row;
+        if let Some(handle) = self.handle(who, &row.run_id) {
+            return Ok(handle);
         }
-        self.resume(&run.row, RunCommand::Resume, TakeOver::IfAbandoned, policy)
+        if self.is_shared() {
+            let is_driven = !self.store().is_abandoned(&row.run_id).await?;
+            if !self.drives() && !is_driven {
+                let engine = self.full_catalog().engine;
+                engine.post_command(&row.run_id, &RunCommand::Resume).await?;
+                self.dispatch(&row.run_id, Due::Now).await;
+            }
+            if !self.drives() || is_driven {
+                return Ok(self.follow_row(row, policy));
+            }
+        }
+        let acquire = Acquire::Take(TakeOver::IfAbandoned);
+        Ok(self.resume(row, RunCommand::Resume, acquire, policy))
     }
 
     pub(super) fn resume(
         self: &Arc<RunService>,
         row: &RunRow,
         command: RunCommand,
-        take_over: TakeOver,
+        acquire: Acquire,
         policy: QuestionPolicy,
     ) -> Arc<RunHandle> {
         let waiting = self.registry.waiting_engine(&row.run_id);
@@ -75,21 +98,26 @@ impl RunService {
         let (run_id, name) = (row.run_id.clone(), row.name.clone());
         let handle = Arc::new(RunHandle::new(run_id, name, None, policy, owner(row)));
         self.registry.add_resumed(&handle);
-        let (driven, observing) = (handle.clone(), self.observing.clone());
+        let (driven, service) = (handle.clone(), self.clone());
         self.drive(handle.clone(), engine.clone(), async move {
             let name = metric_name(&engine, &driven.composition);
-            let watch = observing.watch(&*driven, name, &RequestOrigin::default());
+            let watch = service.observing.watch(&*driven, name, &RequestOrigin::default());
             let questions = QuestionConfirmer { handle: driven.clone() };
             let only_resumes = command == RunCommand::Resume;
+            let (take_over, lease) = match acquire {
+                Acquire::Take(take_over) => (take_over, None),
+                Acquire::Taken(lease) => (TakeOver::Recover, Some(lease)),
+            };
             let request = ResumeRequest {
                 command,
                 take_over,
+                lease,
                 confirmer: &questions,
                 observer: &watch,
                 cancel: Box::pin(driven.cancelled()),
                 ..ResumeRequest::new(driven.run_id.clone())
             };
-            match engine.resume(request).await {
+            let outcome = match engine.resume(request).await {
                 // The run has ended since its row was read: its end is the result.
                 Err(EngineError::Store(StoreError::Ended { run_id, .. })) if only_resumes => {
                     Ok(engine.load_run(&run_id).await?.view())
@@ -99,7 +127,9 @@ impl RunService {
                     Err(error.into())
                 }
                 other => other,
-            }
+            };
+            service.note_attempt(&driven.run_id, &outcome);
+            outcome
         });
         handle
     }
@@ -141,8 +171,9 @@ impl RunService {
                 }
             };
             let is_waiting = matches!(&outcome, Ok(view) if view.status == RunStatus::Waiting);
-            // Before the handle is removed: a caller that resumes the run then stops this timer.
-            if is_waiting {
+            // Before the handle is removed: a caller that resumes the run then stops this timer. Where
+            // several processes share the store, the store knows when the run is due.
+            if is_waiting && !service.is_shared() {
                 service.schedule_wake(handle.run_id.clone(), engine.clone()).await;
             }
             service.registry.remove(&handle);
@@ -166,7 +197,7 @@ impl RunService {
                     service.resume(
                         &row,
                         RunCommand::Resume,
-                        TakeOver::IfAbandoned,
+                        Acquire::Take(TakeOver::IfAbandoned),
                         QuestionPolicy::Defer,
                     );
                 }
@@ -206,6 +237,6 @@ impl RunService {
 }
 
 /// This process no longer drives the run.
-fn stopped(run_id: &Arc<str>, why: &str) -> EngineError {
+pub(super) fn stopped(run_id: &Arc<str>, why: &str) -> EngineError {
     EngineError::Stopped { run_id: run_id.clone(), why: why.to_owned() }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use segue_core::access::Principal;
 use segue_runtime::engine::Engine;
+use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
 use super::RunService;
@@ -15,6 +16,10 @@ use super::handle::RunHandle;
 #[derive(Default)]
 pub(super) struct RunRegistry {
     handles: Mutex<HashMap<Arc<str>, Arc<RunHandle>>>,
+    /// Counts the runs that were removed from them.
+    freed: watch::Sender<u64>,
+    /// Runs that other processes drive, and that clients of this one follow.
+    followed: Mutex<HashMap<Arc<str>, Arc<RunHandle>>>,
     /// Runs that are about to start: their plans are taken already.
     starting: Mutex<HashSet<Arc<str>>>,
     /// The engines of runs that wait for a person: they resume with the tools they started with.
@@ -30,9 +35,14 @@ impl RunRegistry {
         handles.values().filter(|handle| who.can_see(handle.principal.as_deref())).count()
     }
 
-    /// A run of the caller that is driven here.
+    /// How many runs are driven here.
+    pub(super) fn driven_count(&self) -> usize {
+        self.handles.lock().len()
+    }
+
+    /// A run of the caller that is driven here, or followed.
     pub(super) fn handle(&self, who: &Principal, run_id: &str) -> Option<Arc<RunHandle>> {
-        let handle = self.handles.lock().get(run_id).cloned();
+        let handle = self.get(run_id).or_else(|| self.followed.lock().get(run_id).cloned());
         handle.filter(|handle| who.can_see(handle.principal.as_deref()))
     }
 
@@ -82,6 +92,32 @@ impl RunRegistry {
         let mut handles = self.handles.lock();
         if handles.get(&handle.run_id).is_some_and(|other| Arc::ptr_eq(other, handle)) {
             handles.remove(&handle.run_id);
+        }
+        drop(handles);
+        self.freed.send_modify(|freed| *freed = freed.wrapping_add(1));
+    }
+
+    /// Changes when a run that was driven here has been removed.
+    pub(super) fn freed(&self) -> watch::Receiver<u64> {
+        self.freed.subscribe()
+    }
+
+    /// How many runs of other processes are followed.
+    pub(super) fn followed_count(&self) -> usize {
+        self.followed.lock().len()
+    }
+
+    /// Adds a run that another process drives.
+    pub(super) fn add_followed(&self, handle: Arc<RunHandle>) -> Arc<RunHandle> {
+        self.followed.lock().insert(handle.run_id.clone(), handle.clone());
+        handle
+    }
+
+    /// Removes such a run, unless another handle has taken its place.
+    pub(super) fn remove_followed(&self, handle: &Arc<RunHandle>) {
+        let mut followed = self.followed.lock();
+        if followed.get(&handle.run_id).is_some_and(|other| Arc::ptr_eq(other, handle)) {
+            followed.remove(&handle.run_id);
         }
     }
 

@@ -161,7 +161,11 @@ pub(super) async fn run_execution(
         Claim::Started(run_id) => run_id,
         Claim::New(run_id) => {
             start.run_id = Some(run_id.clone());
-            service.start(who, start).await?;
+            let started = service.start(who, start).await;
+            // Another process may have started it for the same key at the same time.
+            if started.is_err() && service.store().run(&run_id).await?.is_none() {
+                started?;
+            }
             run_id
         }
     };
@@ -240,7 +244,7 @@ async fn repeated(
     run_id: &Arc<str>,
     timeout: Duration,
 ) -> Result<RunView, Error> {
-    if let Some(handle) = service.handle(who, run_id) {
+    if let Some(handle) = service.handle_or_follow(who, run_id).await? {
         handle.started().await?;
         let view = wait(service, who, &handle, timeout).await?;
         if view.status == RunStatus::Running {
@@ -258,6 +262,11 @@ impl RunService {
         who: &Principal,
         start: StartRun,
     ) -> Result<Arc<RunHandle>, Error> {
+        if self.leaves_to_others()
+            && let Some(handle) = self.enqueue(who, &start).await?
+        {
+            return Ok(handle);
+        }
         let handle = self.spawn_run(who, start)?;
         handle.started().await?;
         Ok(handle)

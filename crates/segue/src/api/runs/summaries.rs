@@ -21,6 +21,10 @@ pub async fn is_interrupted(store: &dyn Store, row: &RunRow) -> Result<bool, Sto
     if row.status != RunStatus::Running {
         return Ok(false);
     }
+    if store.is_shared() && row.owner.is_none() && row.set_aside.is_none() {
+        // It is in the queue: the next free process drives it.
+        return Ok(false);
+    }
     store.is_abandoned(&row.run_id).await
 }
 
