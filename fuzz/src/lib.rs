@@ -80,6 +80,7 @@ pub fn started(input: Value) -> Started {
         engine: "fuzz".into(),
         caller: None,
         trace: None,
+        part: None,
     }
 }
 

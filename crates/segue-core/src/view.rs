@@ -3,6 +3,7 @@
 pub mod compare;
 pub mod cut;
 pub mod explain;
+mod part;
 pub mod source;
 mod svg;
 mod template;
@@ -23,6 +24,7 @@ use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::{Map, Shared, Value};
 
+pub use part::{RunPart, StepOrigin};
 pub use template::{TemplateMetadata, TemplateValidation, TemplateView};
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
 pub use wait::{CoveredView, WaitView};
@@ -200,6 +202,9 @@ pub struct RunView {
     pub duration_ms: u64,
     /// The hash of the plan.
     pub plan_hash: Option<Arc<str>>,
+    /// The part of the composition that it performs; absent if it performs all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<RunPart>,
     /// The result in the format of the document's dialect: of a chain, a skill or a plan that
     /// started.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -236,6 +241,9 @@ pub struct StepView {
     /// What it would do; in dry runs only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub would: Option<EffectView>,
+    /// Why this run did not perform it; absent if it did, or may still.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<StepOrigin>,
 }
 
 /// The effect of a step in a dry run.

@@ -28,7 +28,7 @@ use segue_core::dry_run;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
-use segue_core::run::{self, Options, ReusedStep, Run, Started, TraceContext};
+use segue_core::run::{self, Options, Run, Started, StepSelection, TraceContext};
 use segue_core::source::Source;
 use segue_core::tool::{COMPOSITION, ObservedStats, ToolSpec};
 use segue_core::toolset::{Toolset, ToolsetBuilder};
@@ -332,8 +332,8 @@ pub struct RunRequest<'a> {
     pub run_id: Option<Arc<str>>,
     /// The run's place in a trace, if it is traced.
     pub trace: Option<TraceContext>,
-    /// Values of an earlier run: see [`Run::reusable_steps`].
-    pub reused: Vec<ReusedStep>,
+    /// The steps that it performs, and values for others.
+    pub selection: StepSelection,
     /// Answers before a destructive call; [`DenyAll`] denies it.
     pub confirmer: &'a dyn Confirmer,
     /// Watches the run.
@@ -353,7 +353,7 @@ impl RunRequest<'_> {
             caller: None,
             run_id: None,
             trace: None,
-            reused: Vec::new(),
+            selection: StepSelection::default(),
             confirmer: &DenyAll,
             observer: &NoObserver,
             cancel: Box::pin(std::future::pending()),
@@ -567,7 +567,7 @@ impl Engine {
             unreleased: &inner.unreleased,
         };
         let run_id = started.run_id.clone();
-        let first = StartMode::Start(Box::new(started), request.reused);
+        let first = StartMode::Start(Box::new(started), request.selection);
         let driven = driver::drive(&mut run, first, drive).await;
         if let Err(error) = driven {
             return Err(stop_error(store, run_id, error).await);
@@ -635,6 +635,7 @@ impl Engine {
             engine: version::ENGINE.into(),
             caller: None,
             trace: None,
+            part: None,
         }
     }
 

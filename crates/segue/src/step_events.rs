@@ -95,6 +95,8 @@ fn retry_change(entry: &Entry) -> Option<StepChange> {
 fn settled_change(fact: &Fact) -> Option<StepChange> {
     Some(match fact {
         Fact::Reused { .. } => StepChange::Skipped("done by an earlier run".to_owned()),
+        Fact::Pinned { .. } => StepChange::Skipped("its value was given".to_owned()),
+        Fact::LeftOut { .. } => StepChange::Skipped("it is not part of this run".to_owned()),
         Fact::Succeeded { .. } => StepChange::Done,
         Fact::Tolerated { failure, .. } => {
             StepChange::Failed(format!("{} (tolerated)", message(failure)))

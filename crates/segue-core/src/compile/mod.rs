@@ -25,7 +25,7 @@ use crate::template::CompositionTemplate;
 use crate::types::Type;
 use dialect::{ReadDocument, SelectedDocument};
 
-pub(crate) use check::{exprs_of, templates_of};
+pub(crate) use check::{exprs_of, note_ast, note_reads, templates_of};
 pub use convert::{ConvertedText, convert};
 pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
 pub(crate) use resolve::{given_names, unquoted};

@@ -35,12 +35,21 @@ impl Plan {
     /// Every tool that a run may call, by id, followed by the rollback tools. Includes the tools of
     /// inner compositions and the declared parts of code tools.
     pub fn declared_calls(&self) -> Vec<DeclaredCall> {
-        self.declared_calls_within(false).into_values().collect()
+        self.declared_calls_of(&|_| true)
     }
 
-    fn declared_calls_within(&self, rolls_back: bool) -> DeclaredCalls {
+    /// The same for a run that performs only some of the composition's own steps, by position.
+    pub fn declared_calls_of(&self, performs: &dyn Fn(u32) -> bool) -> Vec<DeclaredCall> {
+        self.declared_calls_within(false, performs).into_values().collect()
+    }
+
+    fn declared_calls_within(
+        &self,
+        rolls_back: bool,
+        performs: &dyn Fn(u32) -> bool,
+    ) -> DeclaredCalls {
         let mut found = DeclaredCalls::new();
-        self.declare(rolls_back, &mut found);
+        self.declare(rolls_back, performs, &mut found);
         found
     }
 
@@ -50,12 +59,21 @@ impl Plan {
             || self.steps.iter().any(|step| step.nested.values().any(|plan| plan.may_call(tool)))
     }
 
+    /// The same for a run that performs only some of the composition's own steps, by position.
+    pub fn may_call_in(&self, tool: &ToolId, performs: &dyn Fn(u32) -> bool) -> bool {
+        let calls = |planned: &PlanStep| {
+            let mut own = planned.step.calls().into_iter().filter_map(|call| call.tool.as_ref());
+            own.any(|called| called.id == *tool)
+                || planned.nested.values().any(|plan| plan.may_call(tool))
+        };
+        let mut performed = self.steps.iter().filter(|step| performs(self.own_position(step)));
+        performed.any(calls)
+            || self.declared_calls_of(performs).iter().any(|call| call.tool == *tool)
+    }
+
     /// Whether a run may call unknown tools: it expands a composition at run time.
     pub fn has_expand_step(&self) -> bool {
-        self.steps.iter().any(|step| {
-            matches!(step.step.kind, StepKind::Expand(_))
-                || step.nested.values().any(|plan| plan.has_expand_step())
-        })
+        self.steps.iter().any(PlanStep::expands)
     }
 
     /// Whether a run has an `approve` step, also in inner compositions.
@@ -80,17 +98,23 @@ impl Plan {
 
     /// The same for a composition whose outer composition may roll it back.
     pub fn needs_run_consent_within(&self, rolls_back: bool) -> bool {
-        self.composition.atomic && self.may_ask(rolls_back)
+        self.needs_run_consent_of(rolls_back, &|_| true)
     }
 
-    fn may_ask(&self, rolls_back: bool) -> bool {
-        self.has_expand_step()
-            || self.declared_calls_within(rolls_back).values().any(|call| call.asks)
+    /// The same for a run that performs only some of the composition's own steps, by position.
+    pub fn needs_run_consent_of(&self, rolls_back: bool, performs: &dyn Fn(u32) -> bool) -> bool {
+        self.composition.atomic && self.may_ask(rolls_back, performs)
     }
 
-    fn declare(&self, rolls_back: bool, found: &mut DeclaredCalls) {
+    fn may_ask(&self, rolls_back: bool, performs: &dyn Fn(u32) -> bool) -> bool {
+        let mut performed = self.steps.iter().filter(|step| performs(self.own_position(step)));
+        performed.any(PlanStep::expands)
+            || self.declared_calls_within(rolls_back, performs).values().any(|call| call.asks)
+    }
+
+    fn declare(&self, rolls_back: bool, performs: &dyn Fn(u32) -> bool, found: &mut DeclaredCalls) {
         let rolls_back = rolls_back || self.rolls_back_on_failure();
-        for planned in &self.steps {
+        for planned in self.steps.iter().filter(|step| performs(self.own_position(step))) {
             let step = &planned.step;
             let mut add = |call: &ToolCall, rollback: &ResolvedRollback| {
                 let Some(tool) = &call.tool else { return };
@@ -108,13 +132,19 @@ impl Plan {
             if let Some(probe) = &step.probe {
                 add(&probe.call, &ResolvedRollback::NotNeeded);
             }
-            planned.nested.values().for_each(|plan| plan.declare(rolls_back, found));
+            planned.nested.values().for_each(|plan| plan.declare(rolls_back, &|_| true, found));
             planned.declare_rollbacks(rolls_back, found);
         }
     }
 }
 
 impl PlanStep {
+    /// Whether it expands a composition at run time, itself or in a composition that it calls.
+    fn expands(&self) -> bool {
+        matches!(self.step.kind, StepKind::Expand(_))
+            || self.nested.values().any(|plan| plan.has_expand_step())
+    }
+
     /// The rollback call of a step that only the composition declares, neither the tool nor its
     /// operator. Candidate 0 is the step itself, n its n-th fallback.
     pub fn untrusted_rollback(&self, candidate: u16) -> Option<&ToolCall> {
@@ -136,7 +166,7 @@ impl PlanStep {
     /// may be there to confirm it.
     pub fn rollback_needs_confirmation(&self, candidate: u16) -> bool {
         let asks = |call: &ToolCall| match self.rollback_plans.get(&candidate) {
-            Some(plan) => plan.may_ask(false),
+            Some(plan) => plan.may_ask(false, &|_| true),
             None => call.tool.as_ref().is_none_or(|tool| tool.may_ask_person()),
         };
         self.untrusted_rollback(candidate).is_some_and(asks)
@@ -161,7 +191,7 @@ impl PlanStep {
             let ResolvedRollback::Call(call) = rollback else { continue };
             let mut inside = DeclaredCalls::new();
             match (self.rollback_plans.get(&candidate), &call.tool) {
-                (Some(plan), _) => plan.declare(false, &mut inside),
+                (Some(plan), _) => plan.declare(false, &|_| true, &mut inside),
                 (None, Some(tool)) => {
                     add_call(&mut inside, tool, call, &ResolvedRollback::NotNeeded);
                     declare_parts(tool, true, &mut inside);

@@ -415,6 +415,20 @@ impl Plan {
         self.bodies[body as usize].steps.iter().map(|index| self.step(*index))
     }
 
+    /// The composition's own step at a position.
+    pub fn own_step(&self, position: u32) -> &PlanStep {
+        self.step(self.bodies[0].steps[position as usize])
+    }
+
+    /// The position of the composition's own step that a step is, or is inside of.
+    pub fn own_position(&self, planned: &PlanStep) -> u32 {
+        let mut at = planned;
+        while let Some(owner) = self.bodies[at.body as usize].owner {
+            at = self.step(owner);
+        }
+        at.position
+    }
+
     /// The typical duration of a run, as far as durations are known.
     pub fn typical_ms(&self) -> u64 {
         self.steps_of(0).map(|step| step.remaining_ms).max().unwrap_or(0)

@@ -38,7 +38,7 @@ impl TurnBuilder<'_> {
     pub(super) fn handle(&mut self, event: EventKind) {
         match event {
             EventKind::Start(started) => self.start_run(started),
-            EventKind::Rerun { started, reused } => self.start_rerun(started, reused),
+            EventKind::StartPart { started, selection } => self.start_part(started, selection),
             EventKind::Answered { call, answer } => self.call_answered(call, answer),
             EventKind::HandleReceived { call, handle } => self.handle_received(call, handle),
             EventKind::Decided { question, granted, by, data } => {
@@ -71,9 +71,13 @@ impl TurnBuilder<'_> {
         if self.state.started.is_some() {
             return;
         }
+        self.begin_run(started);
+        self.ask_for_consent();
+    }
+
+    pub(super) fn begin_run(&mut self, started: Box<Started>) {
         self.record(Fact::Started(started));
         self.set_run_timer();
-        self.ask_for_consent();
     }
 
     /// Sets the timer for the run's timeout.

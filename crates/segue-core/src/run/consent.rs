@@ -13,7 +13,7 @@ use super::{Effect, Overwrites, Question, QuestionId, QuestionKind};
 use crate::composition::tool::{ConfirmPolicy, ToolSpec};
 use crate::composition::{Step, ToolCall};
 use crate::diagnostic::Code;
-use crate::plan::{DeclaredCall, Plan, reachable_calls};
+use crate::plan::{DeclaredCall, reachable_calls};
 use crate::value::Value;
 
 /// The state of the run's consent question.
@@ -60,19 +60,35 @@ impl RunState {
         let kind = QuestionKind::Run {
             composition: name.clone(),
             input: self.redact_input(plan, &started.input),
-            calls: plan.declared_calls(),
+            calls: plan.declared_calls_of(&|own| self.performs(own)),
         };
         Some(Question { id: QuestionId { node: NodeId::RUN, seq }, step: name, kind })
     }
 
-    /// The plan around a body that has consent as a whole.
-    fn consented_plan(&self, frame: u32) -> Option<&Arc<Plan>> {
+    /// The activation around a body that has consent as a whole.
+    fn consented_activation(&self, frame: u32) -> Option<u32> {
         let given = self.options().is_some_and(|options| options.consented);
         if given || self.consent == RunConsent::Given {
-            return self.activations.first().map(|root| &root.plan);
+            return Some(0);
         }
-        let around = self.activation_of(frame).covered_by?;
-        Some(&self.activations[around as usize].plan)
+        self.activation_of(frame).covered_by
+    }
+
+    /// Whether the consent to an activation covers calls of a tool.
+    fn consent_covers(&self, activation: u32, tool: &ToolSpec) -> bool {
+        let plan = &self.activations[activation as usize].plan;
+        if activation == 0 && self.is_part() {
+            plan.may_call_in(&tool.id, &|own| self.performs(own))
+        } else {
+            plan.may_call(&tool.id)
+        }
+    }
+
+    /// Whether the run needs consent before its first step.
+    fn needs_run_consent(&self, rolls_back: bool) -> bool {
+        // A step whose value was refused may have ended the run already.
+        self.frame(0).stopped.is_none()
+            && self.plan_of(0).needs_run_consent_of(rolls_back, &|own| self.performs(own))
     }
 
     /// Whether a failure rolls back a body: its composition, or one around it, says so.
@@ -116,7 +132,7 @@ impl TurnBuilder<'_> {
     pub(super) fn ask_for_consent(&mut self) {
         let is_given = self.state.options().is_some_and(|given| given.approved || given.consented);
         let rolls_back = self.state.rolls_back_on_failure(0);
-        if !is_given && self.state.plan_of(0).needs_run_consent_within(rolls_back) {
+        if !is_given && self.state.needs_run_consent(rolls_back) {
             self.record(Fact::ConsentAsked);
             self.ask_consent_again();
         }
@@ -144,7 +160,7 @@ impl TurnBuilder<'_> {
 
     /// Whether the calls of a step need no confirmation.
     pub(super) fn covers_parts(&self, node: NodeId) -> bool {
-        self.state.is_approved(node.frame) || self.state.consented_plan(node.frame).is_some()
+        self.state.is_approved(node.frame) || self.state.consented_activation(node.frame).is_some()
     }
 
     /// The files that a call of a step may overwrite.
@@ -158,8 +174,9 @@ impl TurnBuilder<'_> {
 
     /// Why the consent does not cover a call.
     pub(super) fn consent_violation(&self, node: NodeId, tool: &ToolSpec) -> Option<Failure> {
-        let covering = self.state.consented_plan(node.frame)?;
-        let is_covered = self.state.is_approved(node.frame) || covering.may_call(&tool.id);
+        let covering = self.state.consented_activation(node.frame)?;
+        let is_covered =
+            self.state.is_approved(node.frame) || self.state.consent_covers(covering, tool);
         let message = || format!("`{}` was not declared when the run was approved", tool.id);
         (!is_covered).then(|| Failure::permanent(Code::Denied, message()))
     }

@@ -61,6 +61,10 @@ impl TurnBuilder<'_> {
             let partial = !is_program && self.state.has_tolerated(0);
             return if partial { RunStatus::Partial } else { RunStatus::Success };
         }
+        // Every step of a part leads to its end, which has no value now.
+        if self.state.leaves_out_steps() {
+            return RunStatus::Failed;
+        }
         // Partial if a step that no other depends on has a value.
         let mut nodes = self.state.nodes_of(0);
         let is_sink = |node| self.state.planned(node).dependants.is_empty();
@@ -72,10 +76,11 @@ impl TurnBuilder<'_> {
     }
 
     /// The result of a composition: its `output`, else every output key with its value and, of a
-    /// chain, the names that it set. After a failure, parts that cannot be evaluated are omitted,
-    /// instead of a second failure.
+    /// chain, the names that it set. After a failure, and if steps are left out, parts that
+    /// cannot be evaluated are omitted, instead of a second failure.
     pub(super) fn result(&self, frame: u32, complete: bool) -> StepResult<Value> {
         let plan = self.state.plan_of(frame);
+        let complete = complete && !(frame == 0 && self.state.leaves_out_steps());
         if let Some(output) = &plan.composition.output {
             let scope = FrameScope::new(self.state, frame);
             return match output.eval(&scope, self.limits) {

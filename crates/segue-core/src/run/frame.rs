@@ -11,6 +11,7 @@ use crate::composition::Strategy;
 use crate::expr::StepIndex;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Shared, Value};
+use crate::view::StepOrigin;
 
 /// One activation of a composition: the run's own, or one that a step entered.
 #[derive(Debug)]
@@ -212,8 +213,8 @@ pub(super) struct StepState {
     pub(super) is_confirmed: bool,
     /// The number of this visit, in a program.
     pub(super) visit: u32,
-    /// Whether its value is reused from an earlier run.
-    pub(super) is_reused: bool,
+    /// Why this run does not perform it; `None` if it does.
+    pub(super) origin: Option<StepOrigin>,
     /// Rollback attempts, and the arguments of the last one.
     pub(super) rollback_attempts: u32,
     pub(super) rollback_args: Value,

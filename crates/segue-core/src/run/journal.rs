@@ -15,7 +15,7 @@ use crate::diagnostic::Code;
 use crate::duration::Millis;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Shared, Value, from_value};
-use crate::view::RunStatus;
+use crate::view::{RunPart, RunStatus};
 
 /// The version of the journal format.
 pub const JOURNAL_FORMAT: u32 = 1;
@@ -80,6 +80,9 @@ pub struct Started {
     /// The trace of the run, so that a worker that resumes it continues the trace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
+    /// The part of the composition that the run performs, unless it performs all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<RunPart>,
 }
 
 /// Options that a caller may set for a run.
@@ -373,6 +376,21 @@ pub enum Fact {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         given: Option<Shared<Map>>,
     },
+    /// The value of a step was given; nothing was called.
+    Pinned {
+        /// The step.
+        node: NodeId,
+        /// Its value.
+        output: Value,
+        /// Names that it set.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        given: Option<Shared<Map>>,
+    },
+    /// A step is not part of this run.
+    LeftOut {
+        /// The step.
+        node: NodeId,
+    },
     /// A step failed, and `continue` covers the failure.
     Tolerated {
         /// The step.
@@ -541,6 +559,8 @@ impl Fact {
             | Fact::GaveUp { .. }
             | Fact::Succeeded { .. }
             | Fact::Reused { .. }
+            | Fact::Pinned { .. }
+            | Fact::LeftOut { .. }
             | Fact::Tolerated { .. }
             | Fact::Failed { .. }
             | Fact::Skipped { .. }
@@ -604,6 +624,8 @@ impl Fact {
             | Fact::Slept { node, .. }
             | Fact::Succeeded { node, .. }
             | Fact::Reused { node, .. }
+            | Fact::Pinned { node, .. }
+            | Fact::LeftOut { node }
             | Fact::Tolerated { node, .. }
             | Fact::Failed { node, .. }
             | Fact::Skipped { node, .. }

@@ -22,6 +22,7 @@ mod inspect;
 mod journal;
 mod left_to_others;
 mod node;
+mod part;
 mod path;
 mod preview;
 mod program;
@@ -46,6 +47,7 @@ pub use admit::{admit, misspelt_input};
 pub use expand::plan_composition;
 pub use inspect::{RollbackEventView, StepInspection, StepRollbackView, StepSourceView};
 pub use journal::{Entry, Fact, Failure, JOURNAL_FORMAT, LoopItem, NodeId, Options, Started};
+pub use part::{PartTarget, PinnedStep, StepSelection};
 pub use preview::dry_run;
 pub use redact::REDACTED;
 pub use rerun::ReusedStep;
@@ -112,12 +114,12 @@ pub struct Event {
 pub enum EventKind {
     /// The run begins.
     Start(Box<Started>),
-    /// The run begins with values of an earlier one.
-    Rerun {
+    /// The run begins, and does not perform every step of its composition.
+    StartPart {
         /// Its parameters.
         started: Box<Started>,
-        /// The reused values.
-        reused: Vec<ReusedStep>,
+        /// The steps that it performs, and the values of others.
+        selection: StepSelection,
     },
     /// A call was answered.
     Answered {

@@ -137,7 +137,12 @@ impl NodeState {
                 | N::Open { .. },
                 F::Succeeded { output, .. },
             )
-            | (N::Pending, F::Reused { output, .. }) => N::Done { output: output.clone() },
+            | (N::Pending, F::Reused { output, .. } | F::Pinned { output, .. }) => {
+                N::Done { output: output.clone() }
+            }
+            (N::Pending, F::LeftOut { .. }) => {
+                N::Skipped { reason: "it is not part of this run".into(), by_failure: false }
+            }
             (node, F::Tolerated { output, failure, .. }) if node.may_fail() => {
                 N::Tolerated { output: output.clone(), failure: failure.clone() }
             }
@@ -350,10 +355,12 @@ impl RunState {
     /// The status of a step after a fact that settles it.
     pub(super) fn settled_status(&self, fact: &Fact) -> Option<StepStatus> {
         Some(match fact {
-            Fact::Succeeded { .. } | Fact::Reused { .. } => StepStatus::Success,
+            Fact::Succeeded { .. } | Fact::Reused { .. } | Fact::Pinned { .. } => {
+                StepStatus::Success
+            }
             Fact::Tolerated { .. } => StepStatus::Failed,
             Fact::Failed { failure, .. } => failed_status(failure),
-            Fact::Skipped { .. } => StepStatus::Skipped,
+            Fact::Skipped { .. } | Fact::LeftOut { .. } => StepStatus::Skipped,
             Fact::Cancelled { node, in_doubt } => {
                 cancelled_status(*in_doubt || self.has_doubt_inside(*node))
             }

@@ -302,7 +302,9 @@ impl RunState {
                 own(args);
                 *why = failure(why);
             }
-            Fact::Succeeded { output, given, .. } | Fact::Reused { output, given, .. } => {
+            Fact::Succeeded { output, given, .. }
+            | Fact::Reused { output, given, .. }
+            | Fact::Pinned { output, given, .. } => {
                 own(output);
                 *given = given.as_ref().map(|given| Shared::new(self.sensitive.map(given)));
             }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 
 use super::Run;
-use super::advance::TurnBuilder;
-use super::journal::{Fact, NodeId, Started};
 use super::node::NodeState;
 use super::redact::has_sensitive;
 use crate::composition::{Flow, Step};
@@ -12,6 +10,7 @@ use crate::diagnostic::nearest_name;
 use crate::expr::{Ast, AstKind, ExprRoot, StepIndex};
 use crate::plan::Plan;
 use crate::value::{Map, Shared, Value};
+use crate::view::StepOrigin;
 
 /// A step's value from an earlier run.
 #[derive(Clone, Debug)]
@@ -22,6 +21,8 @@ pub struct ReusedStep {
     pub output: Value,
     /// Names that it set.
     pub given: Option<Shared<Map>>,
+    /// Whether the earlier run did not compute it either: it was given.
+    pub is_pinned: bool,
 }
 
 impl Run {
@@ -63,6 +64,7 @@ impl Run {
                     position,
                     output: output.clone(),
                     given: record.assigned_names.clone(),
+                    is_pinned: record.origin == Some(StepOrigin::Pinned),
                 });
             }
         }
@@ -105,7 +107,7 @@ fn refers_to(ast: &Ast, step: StepIndex) -> bool {
 }
 
 /// The step and all steps that depend on it, directly or indirectly.
-fn downstream(plan: &Plan, start: usize) -> Vec<bool> {
+pub(super) fn downstream(plan: &Plan, start: usize) -> Vec<bool> {
     let mut found = vec![false; plan.bodies[0].steps.len()];
     let mut work = vec![start];
     while let Some(at) = work.pop() {
@@ -115,18 +117,4 @@ fn downstream(plan: &Plan, start: usize) -> Vec<bool> {
         }
     }
     found
-}
-
-impl TurnBuilder<'_> {
-    /// The run begins with values of an earlier one.
-    pub(super) fn start_rerun(&mut self, started: Box<Started>, reused: Vec<ReusedStep>) {
-        if self.state.started.is_some() {
-            return;
-        }
-        self.start_run(started);
-        for ReusedStep { position, output, given } in reused {
-            let node = NodeId { frame: 0, position };
-            self.record(Fact::Reused { node, output, given });
-        }
-    }
 }

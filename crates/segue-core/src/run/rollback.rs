@@ -114,9 +114,9 @@ impl TurnBuilder<'_> {
     }
 
     fn needs_rollback(&self, node: NodeId, root: u32, why: RollbackReason) -> bool {
-        // Rollback steps are not rolled back themselves, nor are steps of another run.
-        let is_reused = self.state.step_state(node).is_reused;
-        if self.state.activation_of(node.frame).is_inside_rollback || is_reused {
+        // Rollback steps are not rolled back themselves, nor are steps that this run did not perform.
+        let is_given = self.state.step_state(node).origin.is_some();
+        if self.state.activation_of(node.frame).is_inside_rollback || is_given {
             return false;
         }
         let state = &self.state.step_state(node).node;

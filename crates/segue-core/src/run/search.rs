@@ -39,9 +39,9 @@ impl SearchText {
                 self.is_in_value(&started.input) || self.is_in_value(&started.context)
             }
             Fact::Called { args, .. } | Fact::RollbackCalled { args, .. } => self.is_in_value(args),
-            Fact::Succeeded { output, .. } | Fact::Reused { output, .. } => {
-                self.is_in_value(output)
-            }
+            Fact::Succeeded { output, .. }
+            | Fact::Reused { output, .. }
+            | Fact::Pinned { output, .. } => self.is_in_value(output),
             Fact::Failed { failure, .. }
             | Fact::Tolerated { failure, .. }
             | Fact::RollbackFailed { failure, .. } => self.is_in(&failure.message),

@@ -17,7 +17,7 @@ use crate::composition::{Step, StepKind};
 use crate::expr::StepIndex;
 use crate::plan::{Plan, PlanStep};
 use crate::value::Value;
-use crate::view::{RunStatus, rfc3339};
+use crate::view::{RunStatus, StepOrigin, rfc3339};
 
 /// The state of a run.
 #[derive(Debug)]
@@ -327,7 +327,19 @@ impl RunState {
                 self.learn(*node, output);
                 let record = self.step_state_mut(*node);
                 record.assigned_names.clone_from(given);
-                record.is_reused = true;
+                record.origin = Some(StepOrigin::Reused);
+            }
+            Fact::Pinned { node, given, output } => {
+                self.settle(*node, entry)?;
+                self.value_bytes = self.value_bytes.saturating_add(output.size());
+                self.learn(*node, output);
+                let record = self.step_state_mut(*node);
+                record.assigned_names.clone_from(given);
+                record.origin = Some(StepOrigin::Pinned);
+            }
+            Fact::LeftOut { node } => {
+                self.settle(*node, entry)?;
+                self.step_state_mut(*node).origin = Some(StepOrigin::LeftOut);
             }
             Fact::Succeeded { node, given, output } => {
                 self.settle(*node, entry)?;

@@ -18,8 +18,8 @@ use crate::limits::Limits;
 use crate::plan::DeclaredCall;
 use crate::value::{Map, Shared, Value};
 use crate::view::{
-    CoveredView, DecisionView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp,
-    WaitView,
+    CoveredView, DecisionView, ErrorView, RunStatus, RunView, StepOrigin, StepStatus, StepView,
+    Timestamp, WaitView,
 };
 
 /// The hint for a call in doubt.
@@ -47,6 +47,7 @@ pub(super) fn run_view(state: &RunState) -> RunView {
         results: shared_results(state),
         started_at: Some(Timestamp(state.started_ms)),
         plan_hash: started.plan_hash.clone(),
+        part: started.part.clone(),
         ..RunView::default()
     };
     if state.ended_ms > 0 {
@@ -350,7 +351,7 @@ fn merge(into: &mut Map, given: &Map) {
 }
 
 fn count(step: &StepView, record: &StepState, view: &mut RunView) {
-    if record.is_reused {
+    if record.origin.is_some() {
         return;
     }
     let ran = !matches!(step.status, StepStatus::Pending | StepStatus::Skipped);
@@ -397,13 +398,17 @@ fn step_view(state: &RunState, node: NodeId, record: &StepState) -> StepView {
         output: record.node.output().map(|o| state.redact_step_value(node, o)).unwrap_or_default(),
         reason: match &record.node {
             NodeState::Skipped { reason, .. } => Some(reason.to_string()),
-            _ if record.is_reused => Some("its value is reused from an earlier run".to_owned()),
-            _ => None,
+            _ => match record.origin {
+                Some(StepOrigin::Reused) => Some("its value is reused from an earlier run".into()),
+                Some(StepOrigin::Pinned) => Some("its value was given; nothing was called".into()),
+                Some(StepOrigin::LeftOut) | None => None,
+            },
         },
         started_at: began.then_some(Timestamp(record.started_ms)),
         completed_at: (began && record.ended_ms > 0).then_some(Timestamp(record.ended_ms)),
         duration_ms: record.ended_ms.saturating_sub(record.started_ms),
         would: None,
+        origin: record.origin,
     }
 }
 

@@ -27,7 +27,7 @@ use crate::view::RunStatus;
 
 pub use check::{catalog_for, check};
 pub use compare::{Difference, UnmetExpectation, compare};
-pub use read::read_tests;
+pub use read::{read_pinned_outputs, read_tests};
 pub use recording::{RecordedCall, Recording, record};
 pub use test_run::{TestCall, TestRun, TestRunResult};
 

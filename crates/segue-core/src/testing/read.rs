@@ -9,7 +9,7 @@ use super::{
 };
 use crate::compile::contained;
 use crate::compile::dialect::grammar::{
-    ANSWER, CONFIRM, EXPECT, EXPECTED_CALL, EXPECTED_ERROR, TEST, TEST_ERROR, TEST_FILE,
+    ANSWER, CONFIRM, EXPECT, EXPECTED_CALL, EXPECTED_ERROR, MOCK_FILE, TEST, TEST_ERROR, TEST_FILE,
     TEST_OPTIONS, TEST_TOOL,
 };
 use crate::compile::dialect::reader::{DialectReader, first_line};
@@ -37,6 +37,45 @@ pub fn read_tests(source: &Source, limits: &Limits) -> (Option<TestFile>, Vec<Di
         Err(findings) => (None, findings),
     };
     contained(read).unwrap_or_else(|fault| (None, vec![fault]))
+}
+
+/// Reads the outputs that a file gives for steps, with all findings: a file with tests, of which the
+/// `tools` of all tests count, or a file with `tools` alone. A run that takes them calls none of these
+/// steps, so each has one answer, which is a value.
+pub fn read_pinned_outputs(
+    source: &Source,
+    limits: &Limits,
+) -> (Vec<(Arc<str>, Value)>, Vec<Diagnostic>) {
+    let read = || match document::read(source, ReadLimits::for_documents(limits)) {
+        Ok(root) => {
+            let mut reader = DialectReader::new(source, limits, Dialect::Composition);
+            let record = if root.get("tests").is_some() { &TEST_FILE } else { &MOCK_FILE };
+            if !reader.check_record(&root, record, "a file with mocks") {
+                return (Vec::new(), reader.findings);
+            }
+            let mocks = mocks(&mut reader, &root);
+            let outputs = mocks.iter().filter_map(|mock| pinned_output(&mut reader, mock));
+            let outputs: Vec<_> = outputs.collect();
+            (outputs, reader.findings)
+        }
+        Err(findings) => (Vec::new(), findings),
+    };
+    contained(read).unwrap_or_else(|fault| (Vec::new(), vec![fault]))
+}
+
+fn pinned_output(reader: &mut DialectReader<'_>, mock: &ToolMock) -> Option<(Arc<str>, Value)> {
+    let name = &mock.name;
+    if let [MockResponse { when: None, delay_ms: 0, times: None, outcome, .. }] =
+        mock.responses.as_slice()
+        && let MockOutcome::Value(output) = outcome
+    {
+        return Some((name.value.clone(), output.to_value()));
+    }
+    let message = format!("`{}` needs one answer that is a value", name.value);
+    let help = "a run takes `returns: VALUE` as the output of the step; errors, lists, `when`, \
+                `times` and `delay` are for tests";
+    reader.error_with_help(Code::InvalidField, name.span, message, help);
+    None
 }
 
 /// Reads the tests of a document, and reports all findings.

@@ -267,6 +267,7 @@ fn started(test: &Test, plan: &Plan, input: Value) -> Started {
         engine: env!("CARGO_PKG_VERSION").into(),
         caller: None,
         trace: None,
+        part: None,
     }
 }
 

@@ -233,6 +233,7 @@ impl Surroundings for World {
             engine: "test".into(),
             caller: None,
             trace: None,
+            part: None,
         }
     }
 

@@ -137,6 +137,7 @@ impl Around for World {
             engine: "test".into(),
             caller: None,
             trace: None,
+            part: None,
         }
     }
 

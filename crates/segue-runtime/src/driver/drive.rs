@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use segue_core::catalog::Catalog;
 use segue_core::limits::Limits;
 use segue_core::plan::Plan;
-use segue_core::run::{EventKind, Failure, ReusedStep, Started};
+use segue_core::run::{EventKind, Failure, Started, StepSelection};
 use segue_core::value::Value;
 
 use super::{CommandRouter, IdSource, Observer, UnreleasedLeases};
@@ -53,8 +53,8 @@ pub type Expand<'a> = dyn Fn(&Value) -> Result<Arc<Plan>, Failure> + Send + Sync
 
 /// How a run starts.
 pub enum StartMode {
-    /// A new run, with the values that it reuses from an earlier one.
-    Start(Box<Started>, Vec<ReusedStep>),
+    /// A new run, with the steps that it performs.
+    Start(Box<Started>, StepSelection),
     /// A run restored from its journal.
     Resume {
         /// The right to write the run.

@@ -39,9 +39,10 @@ pub async fn drive(
     drive: DriverContext<'_>,
 ) -> Result<(), StoreError> {
     let (run_id, lease, written, begins, commands, numbers) = match first {
-        StartMode::Start(started, reused) => {
+        StartMode::Start(started, selection) => {
             let run_id = started.run_id.clone();
-            (run_id, None, 0, EventKind::Rerun { started, reused }, Vec::new(), Vec::new())
+            let begins = EventKind::StartPart { started, selection };
+            (run_id, None, 0, begins, Vec::new(), Vec::new())
         }
         StartMode::Resume { lease, written, mut commands, command_numbers: numbers } => {
             let begins = resume_event(run, &mut commands);
@@ -464,8 +465,9 @@ impl<'a> Driver<'a> {
     }
 
     async fn write(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
+        let (is_finished, is_part) = (self.run.is_finished(), self.run.is_part());
         if let (true, Some(id), Some(last)) =
-            (self.run.is_finished(), &self.plan.composition.template, entries.last())
+            (is_finished && !is_part, &self.plan.composition.template, entries.last())
         {
             let took_ms = last.at_ms.saturating_sub(self.run.started_ms());
             let (template, status) =
@@ -477,6 +479,7 @@ impl<'a> Driver<'a> {
             entries,
             status: self.run.status(),
             measured: &self.measured,
+            is_part,
         };
         match &self.lease {
             Some(lease) => {
@@ -583,7 +586,7 @@ impl<'a> Driver<'a> {
 
 /// The deadline of a run that starts: its first evaluation must end by then, too.
 fn deadline(begins: &EventKind, plan: &Plan) -> Option<u64> {
-    let EventKind::Rerun { started, .. } = begins else { return None };
+    let EventKind::StartPart { started, .. } = begins else { return None };
     let timeout_ms = started.options.timeout_ms.or(plan.composition.timeout_ms)?;
     Some(now_ms().saturating_add(timeout_ms))
 }

@@ -101,7 +101,7 @@ impl MemoryState {
             let number = self.numbers[&lease.run_id];
             self.ended.retain(|ended| *ended != number);
         }
-        for measured in record.measured.iter().chain(&ended) {
+        for measured in record.measured.iter().chain(ended.iter().filter(|_| !record.is_part)) {
             let tool = &measured.tool;
             self.tools
                 .entry(tool.clone())

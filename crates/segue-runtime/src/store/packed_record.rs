@@ -28,6 +28,8 @@ pub(super) struct PackedRecord {
     pub(super) at_ms: Option<u64>,
     /// What stopped the run, for the statistics; unknown for turns from a legacy log.
     pub(super) stopped_by: Option<Code>,
+    /// Whether the end of the run counts as no call of its composition.
+    pub(super) is_part: bool,
     /// Whether the run made progress with it.
     pub(super) makes_progress: bool,
 }
@@ -41,6 +43,7 @@ impl PackedRecord {
             status: record.status,
             at_ms: record.entries.last().map(|entry| entry.at_ms),
             stopped_by: stopped_by(record.entries),
+            is_part: record.is_part,
             makes_progress: record.entries.iter().any(|entry| entry.fact.is_progress()),
         }
     }

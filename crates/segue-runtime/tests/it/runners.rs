@@ -117,6 +117,7 @@ async fn each_part_works_by_itself() {
         engine: "test".into(),
         caller: None,
         trace: None,
+        part: None,
     };
     let mut event = |at_ms: u64, kind: EventKind| run.handle(Event { at_ms, entropy: 0, kind });
     let first = event(1, EventKind::Start(Box::new(started)));

@@ -40,7 +40,7 @@ pub(crate) fn noise(seed: u64) -> impl Iterator<Item = u64> {
 }
 
 pub(crate) fn record(expected: u64, entries: &[Entry], status: RunStatus) -> AppendRecord<'_> {
-    AppendRecord { expected, entries, status, measured: &[] }
+    AppendRecord { expected, entries, status, measured: &[], is_part: false }
 }
 
 pub(crate) fn sqlite(path: &Path) -> SqliteStore {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use segue_core::access::Principal;
+use segue_core::run::StepSelection;
 use segue_core::tool::ToolSpec;
 use segue_core::value::{Map, Value};
 use segue_core::view::{ErrorView, RunStatus, RunView, Timestamp, WaitView};
@@ -127,8 +128,8 @@ pub async fn call(
     };
     let recording = request.frames.then(|| FrameRecording::start(&run_id));
     let (policy, origin) = (QuestionPolicy::Defer, call.origin.clone());
-    let (run_id, reused) = (Some(run_id), Vec::new());
-    let start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
+    let (run_id, selection) = (Some(run_id), StepSelection::default());
+    let start = StartRun { plan, input, context, options, policy, run_id, origin, selection };
     let handle = service.start(&who, start).await?;
     // Another principal may have taken the id between the check and the start. A second call of the same
     // principal with the same id gets the result of the first one.

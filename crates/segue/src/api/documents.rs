@@ -100,6 +100,20 @@ impl ResolvedDocument {
         }
     }
 
+    /// The same text as one that the caller wrote: a part of a composition is another composition than
+    /// the one that the operator serves.
+    #[must_use]
+    pub fn written_by_caller(self) -> ResolvedDocument {
+        match self {
+            ResolvedDocument::Served(plan) => {
+                ResolvedDocument::Inline(plan.composition.source.clone())
+            }
+            ResolvedDocument::Inline(source)
+            | ResolvedDocument::Template(source)
+            | ResolvedDocument::StoredTemplate(source) => ResolvedDocument::Inline(source),
+        }
+    }
+
     /// The principal that it runs as. A model that stores a template runs it as its author.
     pub fn runs_as(&self, who: &Principal) -> Principal {
         match self {

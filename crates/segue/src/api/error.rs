@@ -165,8 +165,9 @@ impl Error {
             Code::PolicyViolation => Some("`context` of the request is what its caller brings"),
             _ => None,
         };
+        let own = errors.first().and_then(|error| error.hint.clone());
         let mut error = Error::new(ErrorKind::Invalid, code, message);
-        error.details.help = help.map(str::to_owned);
+        error.details.help = own.or_else(|| help.map(str::to_owned));
         error.details.errors = errors;
         error
     }

@@ -242,7 +242,7 @@ mod tests {
     use std::task::Poll;
 
     use segue_core::planner::{PlanOrigin as PlanSource, PlanningCost};
-    use segue_core::run::Options;
+    use segue_core::run::{Options, StepSelection};
     use segue_core::source::Source;
     use segue_core::value::Value;
     use segue_runtime::engine::Engine;
@@ -323,7 +323,7 @@ mod tests {
             policy: QuestionPolicy::Defer,
             run_id: None,
             origin: RequestOrigin::default(),
-            reused: Vec::new(),
+            selection: StepSelection::default(),
         };
         let plan_ref = PlanRef { plan_id: record.plan_id.clone(), again: false };
         let mut started = pin!(start(&service, &who, &plan_ref, to_start));

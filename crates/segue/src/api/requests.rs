@@ -4,6 +4,7 @@
 //! finding names its place, and then reads it. Free-form parts are [`Value`]s, which keep every digit
 //! of a number. The schema of a type is also what OpenAPI and MCP publish.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::generate::SchemaSettings;
@@ -114,12 +115,78 @@ pub struct ExecuteComposition {
     /// How to run it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<ExecutionOptions>,
+    /// Run only this step and the steps that it depends on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Arc<str>>,
+    /// Run only this step, on the values of the run `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only: Option<Arc<str>>,
+    /// With `only`: the id of an earlier run of the same composition. Its input and context are used
+    /// unless others are given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run: Option<Arc<str>>,
+    /// Outputs of steps, by id. These steps are not called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mocks: Option<BTreeMap<Arc<str>, StepMock>>,
+}
+
+/// The output of a step that is not called, as the `tools` of a test file have it.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StepMock {
+    /// The output.
+    pub returns: Value,
+}
+
+/// The part of a composition that a request asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum RequestedPart<'a> {
+    /// Every step.
+    Whole,
+    /// A step, and the steps that it depends on.
+    Until(&'a Arc<str>),
+    /// One step, on the values of an earlier run.
+    Only {
+        /// The step.
+        step: &'a Arc<str>,
+        /// The earlier run.
+        run: &'a Arc<str>,
+    },
 }
 
 impl ExecuteComposition {
     /// The document that it names.
     pub fn document(&self) -> Result<DocumentRef<'_>, Error> {
         DocumentRef::of(self.composition.as_ref(), self.template_id.as_ref(), self.name.as_ref())
+    }
+
+    /// The part of the composition that it asks for.
+    pub fn part(&self) -> Result<RequestedPart<'_>, Error> {
+        let part = match (&self.until, &self.only, &self.run) {
+            (None, None, None) => RequestedPart::Whole,
+            (Some(step), None, None) => RequestedPart::Until(step),
+            (None, Some(step), Some(run)) => RequestedPart::Only { step, run },
+            (Some(_), Some(_), _) => {
+                return Err(Error::invalid("give one of `until` and `only`"));
+            }
+            (None, Some(_), None) => {
+                return Err(Error::invalid(
+                    "`only` needs `run`, the run whose values the step reads",
+                ));
+            }
+            (_, None, Some(_)) => return Err(Error::invalid("`run` is for `only`")),
+        };
+        let is_dry_run = self.options.as_ref().is_some_and(|options| options.dry_run);
+        if is_dry_run && self.is_part() {
+            let message = "a dry run shows the whole composition";
+            return Err(Error::invalid(message).help("leave out `until`, `only` and `mocks`"));
+        }
+        Ok(part)
+    }
+
+    /// Whether it leaves steps out, or gives values of some.
+    pub fn is_part(&self) -> bool {
+        self.until.is_some() || self.only.is_some() || self.mocks.is_some()
     }
 }
 

@@ -8,7 +8,9 @@ use segue_core::planner::PlannedView;
 use segue_core::tool::Impact;
 use segue_core::value::{Map, Shared, Value};
 use segue_core::view::TemplateView;
-use segue_core::view::{ErrorView, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView};
+use segue_core::view::{
+    ErrorView, PlanView, RunPart, RunStatus, RunView, StepView, Timestamp, WaitView,
+};
 use segue_runtime::store::RunRow;
 use serde::Serialize;
 
@@ -57,6 +59,9 @@ pub struct CompositionResult {
     /// Names that steps set.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub state: Map,
+    /// The part of the composition that it performs; absent if it performs all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<RunPart>,
     /// The result in the format of the document's dialect: of a chain, a skill or a plan that started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect_result: Option<Value>,
@@ -83,6 +88,7 @@ impl From<RunView> for CompositionResult {
             duration_ms: view.duration_ms,
             chain_id: view.chain_id,
             state: view.state,
+            part: view.part,
             dialect_result: view.dialect_result,
         }
     }

@@ -108,7 +108,7 @@ async fn run_welcome(service: &Arc<RunService>) -> Option<()> {
         options: segue_core::run::Options::default(),
         policy: QuestionPolicy::Defer,
         run_id: None,
-        reused: Vec::new(),
+        selection: segue_core::run::StepSelection::default(),
         origin: RequestOrigin::default(),
     };
     let who = Principal::administrator(THIS_MACHINE);

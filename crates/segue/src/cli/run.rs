@@ -6,17 +6,20 @@ use std::sync::Arc;
 use clap::Args;
 use futures_util::FutureExt as _;
 use segue_core::diagnostic::{Code, Diagnostic, Severity};
+use segue_core::limits::Limits;
 use segue_core::plan::{DeclaredCall, Plan};
 use segue_core::planner::StoredPlan;
 use segue_core::result;
-use segue_core::run::{Options, ReusedStep, TraceContext};
+use segue_core::run::{Options, PartTarget, StepSelection, TraceContext};
+use segue_core::source::Source;
+use segue_core::testing::read_pinned_outputs;
 use segue_core::tool::Impact;
 use segue_core::value::Value;
 use segue_core::view::{ErrorView, RunStatus, RunView};
 use segue_runtime::confirm::{Confirmer, Defer, DenyAll};
 use segue_runtime::driver::NoObserver;
 use segue_runtime::engine::{
-    Engine, EngineError, PlanningError, RunRequest, not_started_view, source_of,
+    Engine, EngineError, LoadedRun, PlanningError, RunRequest, not_started_view, source_of,
 };
 use segue_runtime::inject::Fault;
 use segue_runtime::store::Due;
@@ -49,6 +52,7 @@ Examples:
   segue run hello.yaml -i name=Ada --dry-run show the calls without making them";
 
 /// The headings of the options in `--help`.
+const PART: &str = "A part of the composition";
 const INPUT: &str = "Input";
 const CALLS: &str = "Calls and failures";
 const EARLIER: &str = "Earlier plans and runs";
@@ -103,11 +107,22 @@ pub(super) struct RunArgs {
     #[arg(help_heading = EARLIER, long)]
     again: bool,
     /// Start at this step; earlier steps take their results from the run given by `--run`
-    #[arg(help_heading = EARLIER, long, value_name = "STEP", requires = "run", conflicts_with = "dry_run")]
+    #[arg(help_heading = EARLIER, long, value_name = "STEP", group = "reuse", requires = "run", conflicts_with = "dry_run")]
     from: Option<String>,
-    /// With `--from`: the earlier run; its composition and inputs are used unless others are given
-    #[arg(help_heading = EARLIER, long, value_name = "RUN", requires = "from", add = completions::runs())]
+    /// With `--from` or `--only`: the earlier run; its composition and inputs are used unless others
+    /// are given
+    #[arg(help_heading = EARLIER, long, value_name = "RUN", requires = "reuse", add = completions::runs())]
     run: Option<String>,
+    /// Run this step and the steps that it depends on, and no others
+    #[arg(help_heading = PART, long, value_name = "STEP", conflicts_with_all = ["dry_run", "reuse", "request", "record"])]
+    until: Option<String>,
+    /// Run this step alone, on the results of the run given by `--run`
+    #[arg(help_heading = PART, long, value_name = "STEP", group = "reuse", requires = "run", conflicts_with_all = ["dry_run", "request", "record"])]
+    only: Option<String>,
+    /// Take the outputs of steps from the `tools` of this file, and do not call them: `NAME.test.yaml`,
+    /// or YAML or JSON
+    #[arg(help_heading = PART, long, value_name = "FILE", conflicts_with_all = ["dry_run", "from", "request", "record"])]
+    mocks: Option<PathBuf>,
     /// Print the result in the format of the document's own dialect
     #[arg(help_heading = TESTS, long, conflicts_with = "dry_run")]
     dialect_result: bool,
@@ -195,7 +210,7 @@ struct PreparedRun {
     plan: Arc<Plan>,
     input: Value,
     context: Value,
-    reused: Vec<ReusedStep>,
+    selection: StepSelection,
     /// The stored plan that it runs, if it runs one.
     plan_id: Option<Arc<str>>,
 }
@@ -274,10 +289,14 @@ fn prepare(global: &Global, args: &RunArgs) -> Result<PreparedRun, StartError> {
     let input = input::read(args.whole.as_deref(), &args.input, schema, limits);
     let input = input.map_err(input_error)?;
     let context = input::read(None, &args.context, None, limits).map_err(input_error)?;
-    let mut prepared =
-        PreparedRun { app, record, plan, input, context, reused: Vec::new(), plan_id };
-    if let (Some(from), Some(run)) = (&args.from, &args.run) {
-        prepared.reuse_earlier(from, run)?;
+    let selection = StepSelection::default();
+    let mut prepared = PreparedRun { app, record, plan, input, context, selection, plan_id };
+    let earlier = match &args.run {
+        Some(run) => Some(prepared.take_over(args.from.as_deref(), run)?),
+        None => None,
+    };
+    if args.from.is_none() {
+        prepared.select(args, earlier.as_ref())?;
     }
     Ok(prepared)
 }
@@ -335,10 +354,11 @@ fn not_found((message, help): (String, Option<String>)) -> Error {
 }
 
 impl PreparedRun {
-    /// Reuses the results of an earlier run, and its inputs where the arguments give none.
-    fn reuse_earlier(&mut self, from: &str, run: &str) -> Result<(), Error> {
+    /// Takes over the inputs of an earlier run where the arguments give none, and with `from` the
+    /// results that do not depend on that step.
+    fn take_over(&mut self, from: Option<&str>, run: &str) -> Result<LoadedRun, Error> {
         let stored = self.app.runtime().block_on(stored(&self.app, run))?;
-        let rerun = Rerun::prepare(&stored, &self.plan, Some(from), (&self.input, &self.context));
+        let rerun = Rerun::prepare(&stored, &self.plan, from, (&self.input, &self.context));
         let rerun = rerun.map_err(|error| {
             Error::not_found(match error {
                 RerunError::Impossible(message) => message,
@@ -348,7 +368,33 @@ impl PreparedRun {
                 }
             })
         })?;
-        Rerun { input: self.input, context: self.context, reused: self.reused } = rerun;
+        Rerun { input: self.input, context: self.context, selection: self.selection } = rerun;
+        Ok(stored)
+    }
+
+    /// Selects the steps that the arguments ask for.
+    fn select(&mut self, args: &RunArgs, earlier: Option<&LoadedRun>) -> Result<(), StartError> {
+        let pinned = match &args.mocks {
+            Some(file) => pinned_outputs(file, self.app.engine.limits())?,
+            None => Vec::new(),
+        };
+        let target = match (&args.until, &args.only, earlier) {
+            (Some(step), ..) => PartTarget::Until(step),
+            (None, Some(step), Some(earlier)) => PartTarget::Only { step, earlier: &earlier.run },
+            _ => PartTarget::Whole,
+        };
+        let is_part = !matches!(target, PartTarget::Whole) || args.mocks.is_some();
+        if is_part && self.plan_id.is_some() {
+            let message = "a stored plan runs as a whole";
+            let help = "save its text with `segue plan show --yaml`, and run that";
+            return Err(Error::invalid(message).help(help).into());
+        }
+        let limits = self.app.engine.limits();
+        let selection = StepSelection::new(&self.plan, target, &pinned, limits);
+        self.selection = selection.map_err(|errors| StartError {
+            view: Some(Box::new(Engine::refused_view(&self.plan, errors.clone()))),
+            ..Error::not_admitted(errors).into()
+        })?;
         Ok(())
     }
 
@@ -374,7 +420,7 @@ impl PreparedRun {
             options: args.options(),
             run_id: Some(run_id.clone()),
             trace: app.observers().trace(&run_id, origin.trace),
-            reused: self.reused,
+            selection: self.selection,
             ..RunRequest::new(self.plan, self.input)
         };
         let enqueued = runtime.block_on(async {
@@ -411,19 +457,19 @@ impl PreparedRun {
     }
 
     fn run(self, global: &Global, args: &RunArgs) -> Exit {
-        let PreparedRun { app, record, plan, input, context, reused, plan_id } = self;
+        let PreparedRun { app, record, plan, input, context, selection, plan_id } = self;
         if args.dry_run && !args.reads {
             return show_dry_run(global, &app.engine.dry_run(&plan, input, context));
         }
         if args.detach {
-            let run = PreparedRun { app, record, plan, input, context, reused, plan_id };
+            let run = PreparedRun { app, record, plan, input, context, selection, plan_id };
             return run.detach(global, args);
         }
         // With four eyes, who runs it here does not answer its questions: they wait for another person.
         let four_eyes = app.config.server.approvals.refusal(None, None);
         let can_ask = four_eyes.is_some() || prompt::can_ask();
         if !args.yes && !args.dry_run && !global.quiet && !can_ask {
-            warn_of_denials(&plan);
+            warn_of_denials(&plan, &selection);
         }
         if let Some(reason) = four_eyes.filter(|_| args.yes && !args.dry_run) {
             return report_error(&Error::forbidden(reason).help(FOUR_EYES));
@@ -454,7 +500,7 @@ impl PreparedRun {
             caller: None,
             trace: observing.trace(&run_id, origin.trace.clone()),
             run_id: Some(run_id),
-            reused,
+            selection,
             confirmer: &*confirmer,
             observer: &watch,
             cancel: Box::pin(interrupted.map(|()| current_user())),
@@ -495,8 +541,25 @@ async fn note_workers(app: &App) {
     }
 }
 
+/// The outputs that a file gives for steps.
+fn pinned_outputs(file: &Path, limits: &Limits) -> Result<Vec<(Arc<str>, Value)>, StartError> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        Error::not_found(format!("`{}` cannot be read: {error}", file.display()))
+    })?;
+    let source = Source::new(file.display().to_string(), text);
+    let (pinned, findings) = read_pinned_outputs(&source, limits);
+    if findings.is_empty() {
+        return Ok(pinned);
+    }
+    print_diagnostics(&findings, &source);
+    let message = format!("`{}` gives no outputs for a run", file.display());
+    let view = Some(Box::new(Engine::compile_failed_view(&findings)));
+    let error = Error::new(ErrorKind::Invalid, Code::InvalidField, message);
+    Err(StartError { view, ..error.into() })
+}
+
 /// Names the calls that this run will deny because there is no terminal to ask at, and what allows them.
-fn warn_of_denials(plan: &Plan) {
+fn warn_of_denials(plan: &Plan, selection: &StepSelection) {
     let denied = |call: &DeclaredCall| {
         let spec = plan.tools.get(&call.tool);
         call.asks && !spec.is_some_and(|spec| spec.confirms_conditionally())
@@ -505,7 +568,8 @@ fn warn_of_denials(plan: &Plan) {
         Impact::Unknown => format!("`{}` (effect unknown: it has no annotations)", call.tool),
         _ => format!("`{}`", call.tool),
     };
-    let calls: Vec<DeclaredCall> = plan.declared_calls().into_iter().filter(denied).collect();
+    let calls = plan.declared_calls_of(&|own| selection.performs(own));
+    let calls: Vec<DeclaredCall> = calls.into_iter().filter(denied).collect();
     let Some(first) = calls.first() else { return };
     let named: Vec<String> = calls.iter().map(label).collect();
     let mut help = format!(

@@ -4,9 +4,13 @@
 
 #![allow(clippy::too_many_arguments, reason = "a field has the arguments that it has")]
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
 use async_graphql::{Context, Enum, ID, InputObject, Object, Result};
 use axum::http::StatusCode;
 use segue_core::access::Right;
+use segue_core::schema::Schema;
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, RunView};
 
@@ -19,7 +23,8 @@ use super::types::run::Run;
 use crate::api::error::Error;
 use crate::api::requests::{
     ApproveRun, Assume, CreatePlan, Document, ErrorStrategy, ExecuteComposition, ExecutePlan,
-    ExecutionOptions, MaxConcurrency, PutTemplate, ResumeRun, Timeout, object,
+    ExecutionOptions, MaxConcurrency, PutTemplate, ResumeRun, StepMock, Timeout, compile_schema,
+    object, read_with,
 };
 use crate::api::runs::act::{RunAction, act};
 use crate::api::runs::start;
@@ -90,6 +95,15 @@ struct CompositionInput {
     context: Option<Json>,
     /// How to run it.
     options: Option<ExecutionOptionsInput>,
+    /// Run only this step and the steps that it depends on.
+    until: Option<String>,
+    /// Run only this step, on the values of the run `run`.
+    only: Option<String>,
+    /// With `only`: the id of an earlier run of the same composition. Its input and context are used
+    /// unless others are given.
+    run: Option<ID>,
+    /// Outputs of steps, by id: `{ "fetch": { "returns": … } }`. These steps are not called.
+    mocks: Option<Json>,
 }
 
 impl TryFrom<CompositionInput> for ExecuteComposition {
@@ -104,8 +118,19 @@ impl TryFrom<CompositionInput> for ExecuteComposition {
             input: given(input.input).map(|value| object("input", value)).transpose()?,
             context: given(input.context).map(|value| object("context", value)).transpose()?,
             options: input.options.map(ExecutionOptions::try_from).transpose()?,
+            until: input.until.map(Into::into),
+            only: input.only.map(Into::into),
+            run: input.run.map(|id| id.0.into()),
+            mocks: given(input.mocks).map(|value| mocks(&value)).transpose()?,
         })
     }
+}
+
+/// Outputs of steps, by id.
+fn mocks(value: &Value) -> Result<BTreeMap<Arc<str>, StepMock>, Error> {
+    static SCHEMA: OnceLock<Schema> = OnceLock::new();
+    let schema = SCHEMA.get_or_init(compile_schema::<BTreeMap<Arc<str>, StepMock>>);
+    read_with(schema, "mocks", value)
 }
 
 /// A template to store.

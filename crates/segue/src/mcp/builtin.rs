@@ -453,7 +453,7 @@ impl BuiltinCall<'_> {
         if request.options.as_ref().is_some_and(|options| options.approved) {
             return Err(Error::invalid(APPROVED));
         }
-        let Execution { plan, input, context, options, dry_run, who } =
+        let Execution { plan, selection, input, context, options, dry_run, who } =
             start::resolve(self.service, self.who, &request).await?;
         if dry_run {
             let outcome = Ok(start::dry_run(self.service, &who, &plan, input, context));
@@ -463,6 +463,7 @@ impl BuiltinCall<'_> {
         Ok(BuiltinOutcome::Start(Box::new(ToolRun {
             who,
             plan,
+            selection,
             input,
             context,
             options,

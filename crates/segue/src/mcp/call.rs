@@ -14,7 +14,7 @@ use rmcp::service::RequestContext;
 use segue_core::access::{Principal, Right};
 use segue_core::composition::Strategy;
 use segue_core::plan::Plan;
-use segue_core::run::{Options, Question, admit};
+use segue_core::run::{Options, Question, StepSelection, admit};
 use segue_core::value::Value;
 use segue_core::view::rfc3339;
 use segue_runtime::confirm::{Confirmer as _, Decision, DenyAll};
@@ -65,6 +65,8 @@ pub(super) struct ToolRun {
     /// The principal that it runs as, held to the tools that it may use.
     pub(super) who: Principal,
     pub(super) plan: Arc<Plan>,
+    /// The steps that it performs, and values for others.
+    pub(super) selection: StepSelection,
     pub(super) input: Value,
     pub(super) context: Value,
     pub(super) options: Options,
@@ -78,7 +80,8 @@ impl ToolRun {
     pub(super) fn of_plan(who: Principal, plan: Arc<Plan>, plan_ref: PlanRef) -> ToolRun {
         let (input, context) = (Value::empty_object(), Value::empty_object());
         let (options, part) = (Options::default(), ResultPart::Run);
-        ToolRun { who, plan, input, context, options, part, plan_ref: Some(plan_ref) }
+        let (plan_ref, selection) = (Some(plan_ref), StepSelection::default());
+        ToolRun { who, plan, selection, input, context, options, part, plan_ref }
     }
 }
 
@@ -231,10 +234,10 @@ impl IncomingCall<'_> {
             AskMethod::None => QuestionPolicy::Deny,
             _ => QuestionPolicy::Ask(Duration::from_millis(limits.served_question_ms)),
         };
-        let ToolRun { who, plan, input, context, options, part, plan_ref } = run;
+        let ToolRun { who, plan, selection, input, context, options, part, plan_ref } = run;
         let (hash, origin) = (plan.hash().clone(), translate::origin(self.context));
-        let (run_id, reused) = (None, Vec::new());
-        let start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
+        let run_id = None;
+        let start = StartRun { plan, input, context, options, policy, run_id, origin, selection };
         let started = match &plan_ref {
             Some(plan_ref) => plans::start(&self.service, &who, plan_ref, start).await,
             None => self.service.start(&who, start).await,

@@ -18,7 +18,7 @@ use rmcp::{RoleServer, ServerHandler};
 use segue_core::access::{Principal, Right};
 use segue_core::diagnostic::nearest_name;
 use segue_core::limits::Limits;
-use segue_core::run::Options;
+use segue_core::run::{Options, StepSelection};
 use segue_core::value::Value;
 use segue_core::view::{RunStatus, rfc3339};
 
@@ -263,6 +263,7 @@ impl Server {
             let run = ToolRun {
                 who: who.clone(),
                 plan: served.plan.clone(),
+                selection: StepSelection::default(),
                 input: args.clone(),
                 context: translate::caller_context(&context.meta, &limits),
                 options: Options::default(),

@@ -81,6 +81,8 @@ pub enum SpanOutcome {
     Skipped,
     /// The result of an earlier run was reused.
     Reused,
+    /// Its value was given.
+    Pinned,
 }
 
 impl SpanOutcome {
@@ -95,6 +97,7 @@ impl SpanOutcome {
             SpanOutcome::Lost => "lost",
             SpanOutcome::Skipped => "skipped",
             SpanOutcome::Reused => "reused",
+            SpanOutcome::Pinned => "pinned",
         }
     }
 
@@ -106,7 +109,10 @@ impl SpanOutcome {
             | SpanOutcome::InDoubt(code) => Some(code.as_str()),
             SpanOutcome::Cancelled => Some(Code::Cancelled.as_str()),
             SpanOutcome::Lost => Some("lost"),
-            SpanOutcome::Done | SpanOutcome::Skipped | SpanOutcome::Reused => None,
+            SpanOutcome::Done
+            | SpanOutcome::Skipped
+            | SpanOutcome::Reused
+            | SpanOutcome::Pinned => None,
         }
     }
 }
@@ -253,9 +259,10 @@ fn step_ended(run: &Run, fact: &Fact) -> Option<SpanOutcome> {
         Fact::Succeeded { .. } => Some(SpanOutcome::Done),
         Fact::Failed { failure, .. } => Some(SpanOutcome::Failed(failure.code)),
         Fact::Tolerated { failure, .. } => Some(SpanOutcome::Tolerated(failure.code)),
-        Fact::Skipped { .. } => Some(SpanOutcome::Skipped),
+        Fact::Skipped { .. } | Fact::LeftOut { .. } => Some(SpanOutcome::Skipped),
         Fact::Cancelled { .. } => Some(SpanOutcome::Cancelled),
         Fact::Reused { .. } => Some(SpanOutcome::Reused),
+        Fact::Pinned { .. } => Some(SpanOutcome::Pinned),
         _ => None,
     }
 }

@@ -23,7 +23,7 @@ use crate::source::{Source, Span};
 use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 
-pub(crate) use observed::{exprs_of, templates_of};
+pub(crate) use observed::{exprs_of, note_ast, note_reads, templates_of};
 pub(super) use order::check as check_circles;
 pub(super) use plan::check as check_order;
 pub(super) use tools::attach as attach_tools;

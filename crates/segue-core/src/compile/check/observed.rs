@@ -239,7 +239,7 @@ fn direct_dependencies(body: &Body, position: usize) -> Vec<usize> {
     }
     let (mut read, mut reads_state) = (BTreeSet::new(), false);
     let mut note = |step: &Step| {
-        note_step(step, &mut read);
+        note_reads(step, &mut read);
         reads_state |= reads_chain_state(step);
     };
     note(step);
@@ -268,7 +268,7 @@ fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Dia
     let Some(output) = &composition.output else { return };
     let mut read = BTreeSet::new();
     note_template(output, &mut read);
-    composition.body.walk(&mut |step| note_step(step, &mut read));
+    composition.body.walk(&mut |step| note_reads(step, &mut read));
     composition.body.walk(&mut |step| {
         let Some((key, span)) = &step.output_key else { return };
         if !read.contains(&step.index) && typing.step(step.index).is_some() {
@@ -280,7 +280,8 @@ fn unused(composition: &Composition, typing: &Typing<'_>, findings: &mut Vec<Dia
     });
 }
 
-fn note_step(step: &Step, read: &mut BTreeSet<StepIndex>) {
+/// Adds the steps that a step reads, without what its nested bodies read.
+pub(crate) fn note_reads(step: &Step, read: &mut BTreeSet<StepIndex>) {
     templates_of(step, &mut |template| note_template(template, read));
     exprs_of(step, &mut |expr| note_ast(expr.ast(), read));
 }
@@ -324,7 +325,8 @@ fn note_template(template: &Template, read: &mut BTreeSet<StepIndex>) {
     template.exprs(&mut |expr| note_ast(expr.ast(), read));
 }
 
-fn note_ast(ast: &Ast, read: &mut BTreeSet<StepIndex>) {
+/// Adds the steps that an expression reads.
+pub(crate) fn note_ast(ast: &Ast, read: &mut BTreeSet<StepIndex>) {
     ast.walk(&mut |node| {
         if let AstKind::Name {
             root:

@@ -506,6 +506,12 @@ record!(pub TEST_FILE "test_file" "Tests of a composition." requires ["tests"] {
     "tests": List(&Of(&TEST)), "The tests.";
 });
 
+record!(pub MOCK_FILE "mock_file" "Outputs of steps, for a run that does not call them." requires ["tools"] {
+    "$schema": Text, "The schema that editors check this file against.";
+    "composition": Text, "The composition that they are for.";
+    "tools": Each(&ANSWERS), "One answer for each of these steps.";
+});
+
 /// One answer for every call, or several in a row.
 const ANSWERS: FieldShape = Either(&[Of(&ANSWER), List(&Of(&ANSWER))]);
 

@@ -43,6 +43,9 @@ pub struct AppendRecord<'a> {
     pub status: RunStatus,
     /// Calls that ended in this turn.
     pub measured: &'a [Measured],
+    /// Whether the run leaves steps out, or was given values: its end counts as no call of its
+    /// composition.
+    pub is_part: bool,
 }
 
 /// When a process may take a run over.

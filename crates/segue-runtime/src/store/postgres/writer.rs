@@ -581,9 +581,10 @@ fn succeed(shared: &Shared, one: Ready, last: i64) {
         shared.ownership.remove(run_id);
         let HeldRun { name, started_ms, .. } = &before;
         let took_ms = at_ms.saturating_sub(*started_ms);
-        let PackedRecord { status, stopped_by, .. } = &write.record;
-        let ended = composition_ended(name, took_ms, *status, *stopped_by);
-        shared.counts.add(&[ended]);
+        let PackedRecord { status, stopped_by, is_part, .. } = &write.record;
+        if !is_part {
+            shared.counts.add(&[composition_ended(name, took_ms, *status, *stopped_by)]);
+        }
     } else if write.begins.is_some() {
         let held = HeldRun { length, head, last, updated_ms: at_ms, ..before };
         shared.ownership.insert(run_id.clone(), held);

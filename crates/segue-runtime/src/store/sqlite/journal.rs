@@ -100,7 +100,9 @@ fn end(cache: &mut RunCache, stored: &mut StoredRun, record: &PackedRecord) {
     stored.row.epoch += 1;
     let row = &stored.row;
     let took_ms = row.updated_ms.saturating_sub(row.started_ms);
-    cache.count(composition_ended(&row.name, took_ms, row.status, record.stopped_by));
+    if !record.is_part {
+        cache.count(composition_ended(&row.name, took_ms, row.status, record.stopped_by));
+    }
 }
 
 /// Writes a turn, and updates `stored` with it.
@@ -290,7 +292,10 @@ mod tests {
 
     fn record(seq: u64, status: RunStatus) -> PackedRecord {
         let entries = &[entry(seq), entry(seq + 1)];
-        PackedRecord::new(AppendRecord { expected: seq, entries, status, measured: &[] }, 1_000)
+        PackedRecord::new(
+            AppendRecord { expected: seq, entries, status, measured: &[], is_part: false },
+            1_000,
+        )
     }
 
     /// A run with three entries, each a row by itself, as version 3 wrote it.

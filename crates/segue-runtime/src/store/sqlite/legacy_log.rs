@@ -311,6 +311,7 @@ fn turn(
         status: RunStatus::parse(&head.status).ok_or_else(wrong)?,
         at_ms: head.at,
         stopped_by: None,
+        is_part: false,
         makes_progress: true,
     };
     Ok(AppendBatch {

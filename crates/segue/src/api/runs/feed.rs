@@ -296,7 +296,8 @@ mod tests {
         let plan = engine.plan(&Source::new("c", "name: c\nsteps: [{ id: a, wait: 1h }]\n")).0;
         let (run_id, plan) = (engine.new_run_id(), plan.unwrap());
         let status = RunStatus::Running;
-        let record = AppendRecord { expected: 0, entries: &[], status, measured: &[] };
+        let record =
+            AppendRecord { expected: 0, entries: &[], status, measured: &[], is_part: false };
         let run = NewRun { run_id: &run_id, plan: &plan };
         other_process.create(run, record).await.unwrap();
         let row = other_process.run(&run_id).await.unwrap().unwrap();

@@ -263,9 +263,13 @@ impl Observer for RunHandle {
             Fact::Called { node, candidate, .. } => {
                 Some(format!("{}: {}", run.path(*node), run.tool_name(*node, *candidate)))
             }
-            Fact::Succeeded { node, .. } => Some(format!("{}: done", run.path(*node))),
+            Fact::Succeeded { node, .. }
+            | Fact::Reused { node, .. }
+            | Fact::Pinned { node, .. } => Some(format!("{}: done", run.path(*node))),
             Fact::Failed { node, .. } => Some(format!("{}: failed", run.path(*node))),
-            Fact::Skipped { node, .. } => Some(format!("{}: skipped", run.path(*node))),
+            Fact::Skipped { node, .. } | Fact::LeftOut { node } => {
+                Some(format!("{}: skipped", run.path(*node)))
+            }
             _ => None,
         });
         let Some(last) = changes.next() else { return };

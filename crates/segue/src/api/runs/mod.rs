@@ -29,6 +29,7 @@ pub mod handle;
 pub mod idempotency;
 pub mod inspect;
 mod loaded;
+mod part;
 mod recover;
 mod registry;
 pub mod rerun;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use segue_core::access::{Principal, Right};
 use segue_core::plan::Plan;
-use segue_core::run::ReusedStep;
+use segue_core::run::{ReusedStep, StepSelection};
 use segue_core::value::{Map, Value};
 use segue_core::view::RunView;
 use segue_runtime::engine::LoadedRun;
@@ -21,8 +21,8 @@ pub struct Rerun {
     pub input: Value,
     /// The context, likewise.
     pub context: Value,
-    /// The values of earlier steps.
-    pub reused: Vec<ReusedStep>,
+    /// The steps that it performs, and the values of others.
+    pub selection: StepSelection,
 }
 
 impl Rerun {
@@ -39,15 +39,18 @@ impl Rerun {
             let message = format!("the earlier run is a run of `{earlier_name}`, not of `{name}`");
             return Err(RerunError::Impossible(message));
         }
-        let reused = match from {
-            Some(from) => reusable(earlier, plan, from).map_err(RerunError::Impossible)?,
-            None => Vec::new(),
+        let selection = match from {
+            Some(from) => {
+                let reused = reusable(earlier, plan, from).map_err(RerunError::Impossible)?;
+                StepSelection::reusing(plan, reused)
+            }
+            None => StepSelection::default(),
         };
         let (earlier_input, earlier_context) = earlier.run.input_and_context();
         let rerun = Rerun {
             input: merged(earlier_input, input),
             context: merged(earlier_context, context),
-            reused,
+            selection,
         };
         for (given, part) in [(&rerun.input, "input"), (&rerun.context, "context")] {
             if let Some(name) = earlier.run.redacted_member(given) {
@@ -69,6 +72,17 @@ pub enum RerunError {
         /// The member.
         name: Arc<str>,
     },
+}
+
+impl From<RerunError> for Error {
+    fn from(error: RerunError) -> Error {
+        match error {
+            RerunError::Impossible(message) => Error::invalid(message),
+            RerunError::NotStored { part, name } => Error::invalid(format!(
+                "`{name}` is sensitive and was not stored: give it again in `{part}`"
+            )),
+        }
+    }
 }
 
 fn reusable(earlier: &LoadedRun, plan: &Plan, from: &str) -> Result<Vec<ReusedStep>, String> {
@@ -123,18 +137,13 @@ pub async fn rerun(
     let (input, context): (Value, Value) =
         (given(request.input.as_ref()), given(request.context.as_ref()));
     let from = request.from.as_deref();
-    let rerun = Rerun::prepare(&earlier.loaded, &plan, from, (&input, &context));
-    let Rerun { input, context, reused } = rerun.map_err(|error| match error {
-        RerunError::Impossible(message) => Error::invalid(message),
-        RerunError::NotStored { part, name } => Error::invalid(format!(
-            "`{name}` is sensitive and was not stored: give it again in `{part}`"
-        )),
-    })?;
+    let Rerun { input, context, selection } =
+        Rerun::prepare(&earlier.loaded, &plan, from, (&input, &context))?;
     let options = run_options(service, &who, request.options.as_ref())?;
     let keyed = Value::object([
         ("rerun", Value::String(earlier.loaded.row.run_id.clone())),
         ("described", fingerprint(request)),
     ]);
-    let execution = Execution { plan, input, context, options, dry_run, who };
-    run_execution(service, execution, reused, &keyed, call).await
+    let execution = Execution { plan, selection, input, context, options, dry_run, who };
+    run_execution(service, execution, &keyed, call).await
 }

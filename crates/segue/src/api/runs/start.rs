@@ -8,7 +8,7 @@ use segue_core::composition::{Flow, StepKind};
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::planner::StoredPlan;
-use segue_core::run::{Options, ReusedStep, admit};
+use segue_core::run::{Options, StepSelection, admit};
 use segue_core::tool::COMPOSITION;
 use segue_core::value::{Map, Value};
 use segue_core::view::{RunStatus, RunView};
@@ -18,6 +18,7 @@ use super::RunService;
 use super::act::wait;
 use super::handle::{QuestionConfirmer, QuestionPolicy, RunHandle};
 use super::idempotency::{self, Claim};
+use super::part::{SelectedPart, select};
 use super::registry::Added;
 use crate::api::documents::ResolvedDocument;
 use crate::api::error::{Error, require_for};
@@ -42,14 +43,16 @@ pub struct StartRun {
     pub run_id: Option<Arc<str>>,
     /// The request that starts it.
     pub origin: RequestOrigin,
-    /// Values of an earlier run.
-    pub reused: Vec<ReusedStep>,
+    /// The steps that it performs, and values for others.
+    pub selection: StepSelection,
 }
 
 /// A run that a request describes, resolved: what to run, as whom, and how.
 pub struct Execution {
     /// What to run.
     pub plan: Arc<Plan>,
+    /// The steps that it performs, and values for others.
+    pub selection: StepSelection,
     /// Its input.
     pub input: Value,
     /// The context that the caller brings.
@@ -75,27 +78,27 @@ pub struct CallOptions<'a> {
 
 /// Finds and plans what a request describes, and checks the rights that it takes.
 pub async fn resolve(
-    service: &RunService,
+    service: &Arc<RunService>,
     who: &Principal,
     request: &ExecuteComposition,
 ) -> Result<Execution, Error> {
-    let composition = ResolvedDocument::find(service, who, request.document()?).await?;
+    let mut composition = ResolvedDocument::find(service, who, request.document()?).await?;
+    if request.is_part() {
+        composition = composition.written_by_caller();
+    }
     let dry_run = is_dry_run(request.options.as_ref());
     // A dry run calls nothing: it is a way to check.
     if matches!(composition, ResolvedDocument::Inline(_)) && !dry_run {
         let action = "run a composition that it wrote";
         require_for(who, Right::Compose, action, "what is served needs `run`")?;
     }
-    let who = composition.runs_as(who);
-    let plan = composition.plan(service, &who)?;
-    Ok(Execution {
-        plan,
-        input: object(request.input.as_ref()),
-        context: object(request.context.as_ref()),
-        options: run_options(service, &who, request.options.as_ref())?,
-        dry_run,
-        who,
-    })
+    let runs_as = composition.runs_as(who);
+    let plan = composition.plan(service, &runs_as)?;
+    let given = (object(request.input.as_ref()), object(request.context.as_ref()));
+    let SelectedPart { selection, input, context } =
+        select(service, who, request, &plan, given).await?;
+    let options = run_options(service, &runs_as, request.options.as_ref())?;
+    Ok(Execution { plan, selection, input, context, options, dry_run, who: runs_as })
 }
 
 fn object(members: Option<&Map>) -> Value {
@@ -134,25 +137,24 @@ pub async fn execute(
     call: CallOptions<'_>,
 ) -> Result<RunView, Error> {
     let execution = resolve(service, who, request).await?;
-    run_execution(service, execution, Vec::new(), &fingerprint(request), call).await
+    run_execution(service, execution, &fingerprint(request), call).await
 }
 
 /// Starts a resolved execution, and waits for the run. The same key with the same `keyed` is the same run.
 pub(super) async fn run_execution(
     service: &Arc<RunService>,
     execution: Execution,
-    reused: Vec<ReusedStep>,
     keyed: &Value,
     call: CallOptions<'_>,
 ) -> Result<RunView, Error> {
-    let Execution { plan, input, context, options, dry_run, who } = execution;
+    let Execution { plan, selection, input, context, options, dry_run, who } = execution;
     let who = &who;
     if dry_run {
         return rehearse(service, who, &plan, input, context);
     }
     admit(&plan, input.clone(), &context, &service.limits()).map_err(Error::not_admitted)?;
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
-    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
+    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, selection };
     let Some(key) = call.key else {
         let handle = service.start(who, start).await?;
         return wait(service, who, &handle, call.timeout).await;
@@ -190,8 +192,8 @@ pub async fn execute_plan(
     let mut plan_ref = PlanRef { plan_id: record.plan_id.clone(), again: request.again };
     let options = run_options(service, who, request.options.as_ref())?;
     let (policy, run_id, origin) = (QuestionPolicy::Defer, None, call.origin.clone());
-    let reused = Vec::new();
-    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, reused };
+    let selection = StepSelection::default();
+    let mut start = StartRun { plan, input, context, options, policy, run_id, origin, selection };
     if let Some(key) = call.key {
         let keyed = Value::object([
             ("plan", Value::String(record.plan_id.clone())),
@@ -303,7 +305,7 @@ impl RunService {
                 options: start.options,
                 caller: Some(caller),
                 run_id: Some(driven.run_id.clone()),
-                reused: start.reused,
+                selection: start.selection,
                 trace: observing.trace(&driven.run_id, start.origin.trace.clone()),
                 confirmer: &questions,
                 observer: &watch,

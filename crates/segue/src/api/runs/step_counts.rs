@@ -23,7 +23,15 @@ const PAUSE_FACTOR: u32 = 20;
 
 /// Whether a step finished with this entry.
 pub(super) fn ends_step(fact: &Fact) -> bool {
-    matches!(fact, Fact::Succeeded { .. } | Fact::Failed { .. } | Fact::Skipped { .. })
+    matches!(
+        fact,
+        Fact::Succeeded { .. }
+            | Fact::Failed { .. }
+            | Fact::Skipped { .. }
+            | Fact::Reused { .. }
+            | Fact::Pinned { .. }
+            | Fact::LeftOut { .. }
+    )
 }
 
 #[derive(Clone, Copy)]

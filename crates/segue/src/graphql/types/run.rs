@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
 use segue_core::view::{
-    CoveredView, ErrorView, RunStatus, RunView, StepStatus, StepView, Timestamp, WaitView,
+    CoveredView, ErrorView, RunPart, RunStatus, RunView, StepOrigin, StepStatus, StepView,
+    Timestamp, WaitView,
 };
 
 use super::catalog::word;
@@ -113,6 +114,8 @@ pub(in crate::graphql) struct Run {
     duration_ms: f64,
     /// The hash of the plan.
     plan_hash: Option<Arc<str>>,
+    /// The part of the composition that it performs; null if it performs all of it.
+    part: Option<Part>,
     #[graphql(skip)]
     all_steps: Vec<Arc<StepView>>,
 }
@@ -162,8 +165,30 @@ impl From<RunView> for Run {
             completed_at: view.completed_at.map(shown),
             duration_ms: view.duration_ms as f64,
             plan_hash: view.plan_hash,
+            part: view.part.map(Part::from),
             all_steps: view.steps.into_iter().map(Arc::new).collect(),
         }
+    }
+}
+
+/// Which part of its composition a run performs.
+#[derive(SimpleObject)]
+#[graphql(name = "RunPart")]
+pub(in crate::graphql) struct Part {
+    /// It ends with this step; it performs the steps that this one depends on, and no others.
+    until: Option<Arc<str>>,
+    /// It performs only this step.
+    only: Option<Arc<str>>,
+    /// With `only`: the earlier run that the other values are from.
+    run: Option<ID>,
+    /// The steps whose values were given. Nothing was called for them.
+    pinned: Vec<Arc<str>>,
+}
+
+impl From<RunPart> for Part {
+    fn from(part: RunPart) -> Part {
+        let RunPart { until, only, run, pinned } = part;
+        Part { until, only, run: run.map(|run| (&*run).into()), pinned }
     }
 }
 
@@ -193,6 +218,8 @@ pub(in crate::graphql) struct Step {
     error: Option<RunError>,
     /// Why it was skipped.
     reason: Option<String>,
+    /// Why this run did not perform it: `pinned`, `reused` or `left_out`.
+    origin: Option<&'static str>,
     /// RFC 3339.
     started_at: Option<String>,
     /// RFC 3339.
@@ -213,6 +240,7 @@ impl From<&StepView> for Step {
             output: Json(view.output.clone()),
             error: view.error.clone().map(RunError::from),
             reason: view.reason.clone(),
+            origin: view.origin.map(StepOrigin::as_str),
             started_at: view.started_at.map(shown),
             completed_at: view.completed_at.map(shown),
             duration_ms: view.duration_ms as f64,
