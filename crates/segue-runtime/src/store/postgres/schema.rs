@@ -86,7 +86,7 @@ const MIGRATIONS: &[&str] = &["
 "];
 
 /// The version that this Segue writes.
-const VERSION: i32 = 1;
+pub(super) const VERSION: i32 = 1;
 
 /// Creates the tables, or migrates them. Several processes may do so at once.
 pub(super) async fn migrate(sessions: &SessionPool) -> Result<(), StoreError> {
