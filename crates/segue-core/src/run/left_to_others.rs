@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use super::advance::TurnBuilder;
 use super::journal::{Entry, Started};
-use super::{ReusedStep, Run, Turn};
+use super::{Run, StepSelection, Turn};
 
 impl Run {
     /// Begins the run without starting a step: returns the entries to store.
-    pub fn begin(&mut self, at_ms: u64, started: Started, reused: Vec<ReusedStep>) -> Vec<Entry> {
-        self.without_effects(at_ms, |turn| turn.start_rerun(Box::new(started), reused))
+    pub fn begin(&mut self, at_ms: u64, started: Started, selection: StepSelection) -> Vec<Entry> {
+        self.without_effects(at_ms, |turn| turn.start_part(Box::new(started), selection))
     }
 
     /// Requests the rollback of the run without starting it: returns the entries to store.

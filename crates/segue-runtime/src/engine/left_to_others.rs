@@ -30,9 +30,9 @@ impl Engine {
             Ok(prepared) => prepared,
             Err(refused) => return Ok(*refused),
         };
-        let RunRequest { plan, reused, observer, .. } = request;
+        let RunRequest { plan, selection, observer, .. } = request;
         let run_id = started.run_id.clone();
-        let entries = run.begin(now_ms(), started, reused);
+        let entries = run.begin(now_ms(), started, selection);
         let entries = run.redacted(&entries).into_owned();
         self.check_stored(&plan, &entries)?;
         let store = &self.inner.store;

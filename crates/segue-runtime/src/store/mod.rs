@@ -28,7 +28,7 @@ pub use copy::{Copied, CopyReport, copy};
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
 pub use memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresOptions, PostgresStore, PostgresUrl};
+pub use postgres::{DatabaseFacts, PostgresOptions, PostgresStore, PostgresUrl, Standby, diagnose};
 pub(crate) use rules::{run_ended, stopped_by};
 pub use run_copy::RunCopy;
 pub use sqlite::{SqliteOptions, SqliteStore};

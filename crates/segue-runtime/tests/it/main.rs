@@ -15,6 +15,8 @@ mod command;
 mod copy;
 mod damage;
 mod defects;
+#[cfg(all(feature = "postgres", unix))]
+mod diagnose;
 mod durable;
 mod engine;
 mod examples;

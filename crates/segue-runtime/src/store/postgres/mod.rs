@@ -12,6 +12,7 @@
 
 mod collections;
 mod commands;
+mod diagnose;
 mod error;
 mod history;
 mod journal;
@@ -45,6 +46,7 @@ use super::{
     AppendRecord, Due, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue as _,
     Store, StoreError, StoreFigures, TakeOver,
 };
+pub use diagnose::{DatabaseFacts, Standby, diagnose};
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
 use session::{Address, DbSession, SessionPool, Signals};

@@ -113,7 +113,7 @@ const QUEUE: &str = "
 ";
 
 /// The version that this Segue writes.
-const VERSION: i32 = 2;
+pub(super) const VERSION: i32 = 2;
 
 /// Creates the tables, or migrates them. Several processes may do so at once.
 pub(super) async fn migrate(sessions: &SessionPool) -> Result<(), StoreError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, SimpleQueryRow, Statement};
 
 use super::error::{broken, store_error, unavailable};
 use super::tls::Tls;
@@ -152,6 +152,18 @@ impl DbSession {
             self.client.query(&statement, parameters).await.map_err(|error| store_error(&error))
         })
         .await
+    }
+
+    /// Executes a statement without preparing it; returns its rows, as texts.
+    pub(super) async fn rows(&self, sql: &str) -> Result<Vec<SimpleQueryRow>, StoreError> {
+        let answer =
+            async { self.client.simple_query(sql).await.map_err(|error| store_error(&error)) };
+        let messages = answered(ANSWER_MAX, answer).await?;
+        let rows = messages.into_iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        Ok(rows.collect())
     }
 
     /// The same for a statement with one row at most.

@@ -86,7 +86,7 @@ impl RunService {
             options: start.options.clone(),
             caller: Some(caller),
             run_id: Some(run_id.clone()),
-            reused: start.reused.clone(),
+            selection: start.selection.clone(),
             trace: self.observing.trace(&run_id, start.origin.trace.clone()),
             ..RunRequest::new(start.plan.clone(), start.input.clone())
         };
