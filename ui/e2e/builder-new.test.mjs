@@ -37,6 +37,29 @@ describe("a new composition", () => {
     await page.check();
   });
 
+  it("begins with a recording: the text that was recorded, and the outputs as values", async (t) => {
+    const { segue, page } = await begin(t, { "compositions/hello.yaml": HELLO });
+    const { code, err } = await segue.cli(["run", "hello", "-i", "name=Ada", "--record", "compositions/hello.test.yaml"]).done;
+    assert.equal(code, 0, err);
+    await page.goto(`${segue.url}/edit`);
+    await page.getByRole("link", { name: /hello\.test\.yaml/ }).click();
+    await node(page, "stats").waitFor();
+    await isChecked(page);
+    await page.getByText(/unsaved change/).waitFor();
+    await node(page, "stats").click({ position: { x: 40, y: 20 } });
+    const pane = page.getByRole("region", { name: "Step stats" });
+    await pane.getByText("pinned").first().waitFor();
+    await pane.getByRole("radio", { name: "Values" }).click();
+    await pane.getByRole("treeitem", { name: /Hello, Ada!/ }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    // The input of the recording need not be typed again.
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: /^Run\b/ }).first().click();
+    await page.getByRole("dialog").waitFor();
+    assert.equal(await page.getByRole("dialog").getByRole("textbox").first().inputValue(), "Ada");
+    await page.check();
+  });
+
   it("is asked for in words, and rejecting leaves the text as it was", async (t) => {
     const { segue, page } = await begin(t, { "compositions/hello.yaml": HELLO });
     await page.goto(`${segue.url}/edit?file=compositions%2Fhello.yaml`);

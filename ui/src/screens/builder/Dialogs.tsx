@@ -41,7 +41,7 @@ export function Dialogs({ save, run }: { save: Save; run: ShownRun | null }) {
     case "connect":
       return <ConnectDialog from={open.from} to={open.to} run={run} onClose={close} />;
     case "run":
-      return <RunDialog onClose={close} />;
+      return <RunDialog part={open.part} onClose={close} />;
     case "save-as":
       return <SaveAsDialog save={save} onClose={close} />;
     case "rename-file":

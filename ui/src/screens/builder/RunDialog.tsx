@@ -1,16 +1,25 @@
+import { useMemo, useState } from "react";
 import { announce } from "@/app/announce";
 import { useDenied } from "@/app/session";
 import { useShortcuts } from "@/app/shortcuts";
+import { shortId } from "@/lib/format";
+import { plainText } from "@/lib/safe-text";
 import { Button } from "@/parts/Button";
 import { Dialog } from "@/parts/Dialog";
 import { DryRun } from "@/parts/DryRun";
 import { Failure } from "@/parts/Failure";
 import { SchemaForm } from "@/parts/form/SchemaForm";
 import { useForm } from "@/parts/form/use-form";
-import { useChecked, useText } from "./builder";
-import { useLastInput, useStart } from "./run";
+import { useChecked, useShown, useText } from "./builder";
+import { PartSteps, PinChoice } from "./RunParts";
+import { outermostOf, performed, type PartKind } from "./part";
+import { usePins } from "./pins";
+import { useLastInput, useStart, type Ask } from "./run";
+import { pathsById } from "./steps";
 
 interface Props {
+  /** A part of it; without one, the whole composition. */
+  part?: { kind: PartKind; step: string } | undefined;
   onClose: () => void;
 }
 
@@ -21,6 +30,13 @@ export function useRunOff(): string | null {
   const dirty = useText((now) => now.dirty);
   const valid = useChecked((checked) => checked.analysis?.valid ?? true);
   return run ?? (valid ? null : "the text has errors") ?? (dirty && compose ? `${compose}, because the text is not saved` : null);
+}
+
+/** Why a part of it cannot run now, or null: a part is another composition than the one that is served. */
+export function usePartOff(): string | null {
+  const run = useRunOff();
+  const compose = useDenied("compose");
+  return run ?? (compose ? `${compose}, because a part of a composition is another one` : null);
 }
 
 /** The input, as the last run had it; then run, or see what a run would do. */
@@ -35,38 +51,75 @@ const ANY_INPUT = { type: "object" };
 /** The input of a composition that says nothing about it is an object, too. */
 const inputSchema = (schema: unknown): unknown => (typeof schema === "object" && schema !== null && Object.keys(schema).length > 0 ? schema : ANY_INPUT);
 
-function Inner({ onClose, last }: Props & { last: Record<string, unknown> | undefined }) {
+function Inner({ part, onClose, last }: Props & { last: Record<string, unknown> | undefined }) {
   const schema = useChecked((checked) => inputSchema(checked.analysis?.plan?.inputs ?? checked.analysis?.inputs));
   const form = useForm(schema, last);
-  const off = useRunOff();
+  const run = useShown((shown) => shown.run);
+  const pins = useUsedPins(part);
+  const [runOff, partOff] = [useRunOff(), usePartOff()];
+  const isOnly = part?.kind === "only";
+  const off = part || pins.used.size > 0 ? (partOff ?? (isOnly && run === null ? "there is no run whose values it could take" : null)) : runOff;
   const start = useStart((_, ask) => !ask.dry && onClose());
   const go = (dry: boolean) => {
-    if (off || start.isPending) return;
-    const filled = form.submit();
+    if ((dry ? runOff : off) || start.isPending) return;
+    const filled = isOnly ? { value: {} } : form.submit();
     if (!filled) return announce("Something is missing or wrong in the input");
-    start.mutate({ input: (filled.value ?? {}) as Record<string, unknown>, dry });
+    start.mutate({ input: (filled.value ?? {}) as Record<string, unknown>, dry, pinned: dry ? new Map() : pins.used, ...partOf(part, run) });
   };
   useShortcuts({ "Ctrl+Enter": () => go(false) });
+  const [title, action] = part ? (isOnly ? [`Run only ${plainText(part.step)}`, "Run it"] : [`Run to ${plainText(part.step)}`, "Run to here"]) : ["Run", "Run"];
   return (
     <Dialog
-      title="Run"
+      title={title}
       open
       wide
       onClose={onClose}
       footer={
         <>
-          <span className="muted grow">{last ? "The input is that of the last run." : "A dry run calls nothing that changes anything."}</span>
+          <span className="muted grow">{hint(part, last !== undefined)}</span>
           <Button kind="ghost" onClick={onClose}>Close</Button>
-          <Button icon="i-nocall" off={off} busy={start.isPending && start.variables.dry} onClick={() => go(true)}>Dry run</Button>
-          <Button kind="primary" icon="i-play" keys="Ctrl Enter" off={off} busy={start.isPending && !start.variables.dry} onClick={() => go(false)}>Run</Button>
+          {!part && <Button icon="i-nocall" off={runOff ?? (pins.used.size > 0 ? "a dry run calls nothing, so it uses no pinned output" : null)} busy={start.isPending && start.variables.dry} onClick={() => go(true)}>Dry run</Button>}
+          <Button kind="primary" icon={part ? (isOnly ? "i-one" : "i-to") : "i-play"} keys="Ctrl Enter" off={off} busy={start.isPending && !start.variables.dry} onClick={() => go(false)}>{action}</Button>
         </>
       }
     >
       <div className="b-run">
         {start.isError && <Failure error={start.error} />}
-        <SchemaForm form={form} label="Input" json={false} />
+        {part && <PartSteps steps={pins.performed} only={isOnly ? (run && shortId(run)) : null} />}
+        {!isOnly && <SchemaForm form={form} label="Input" json={false} />}
+        <PinChoice {...pins} />
         {start.data && start.variables?.dry && <DryRun result={start.data} />}
       </div>
     </Dialog>
   );
+}
+
+const partOf = (part: Props["part"], run: string | null): Pick<Ask, "part"> => (!part ? {} : part.kind === "until" ? { part: { until: part.step } } : { part: { only: part.step, run: run ?? "" } });
+
+function hint(part: Props["part"], isLast: boolean): string {
+  if (part?.kind === "only") return "Input and values are those of the shown run.";
+  if (isLast) return "The input is that of the last run.";
+  return part ? "" : "A dry run calls nothing that changes anything.";
+}
+
+/** The pinned outputs that a run can take, and those that it takes: in a run of a part all, in a whole run none. */
+function useUsedPins(part: Props["part"]) {
+  const pins = usePins();
+  const steps = useChecked((checked) => checked.analysis?.steps);
+  const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
+  const paths = useMemo(() => pathsById(steps ?? []), [steps]);
+  const outputs = useMemo(() => {
+    const known = new Set([...paths.keys(), ...paths.values()]);
+    // The step that runs alone, or that the run goes to, is what its author wants to see.
+    return [...(pins?.outputs ?? [])].filter(([name]) => known.has(name.replaceAll(/\[\d+\]/g, "")) && outermostOf(paths, name) !== part?.step);
+  }, [pins, paths, part?.step]);
+  const used = new Map(outputs.filter(([name]) => chosen.get(name) ?? part !== undefined));
+  const list = steps ?? [];
+  return {
+    file: pins?.file ?? "",
+    outputs,
+    used,
+    performed: part ? (part.kind === "only" ? list.filter((step) => step.id === part.step) : performed(list, part.step, new Set(used.keys()))) : [],
+    onChange: (name: string, use: boolean) => setChosen((now) => new Map(now).set(name, use)),
+  };
 }

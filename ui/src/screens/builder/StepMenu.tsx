@@ -1,6 +1,7 @@
 import * as Dropdown from "@radix-ui/react-dropdown-menu";
 import { Icon } from "@/parts/Icon";
 import { useBuilder, useShown } from "./builder";
+import { usePartOff } from "./RunDialog";
 import { stepActions } from "./step-actions";
 import { useUi } from "./ui";
 
@@ -8,7 +9,7 @@ import { useUi } from "./ui";
 export function StepMenu({ at, onClose }: { at: { x: number; y: number }; onClose: () => void }) {
   const builder = useBuilder();
   const step = useShown((shown) => shown.selected);
-  const actions = stepActions(builder, useUi(), step);
+  const actions = stepActions(builder, useUi(), step, usePartOff());
   return (
     <Dropdown.Root open modal={false} onOpenChange={(open) => !open && onClose()}>
       <Dropdown.Trigger asChild>

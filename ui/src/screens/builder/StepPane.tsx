@@ -15,6 +15,7 @@ import { fieldEdit, type FieldReference } from "./parameters/reference";
 import { StepForm } from "./parameters/StepForm";
 import { StepPreview } from "./parameters/StepPreview";
 import { documentValue, stepValue } from "./parameters/step-value";
+import { pinnedSteps, usePins } from "./pins";
 import { findStep, pathsById } from "./steps";
 
 const SIDES = [
@@ -51,11 +52,13 @@ function Values({ context, step, field }: { context: BuilderContext; step: strin
   const { run: id, analysis, edit } = context;
   const tools = useQuery(toolsQuery).data?.tools;
   const run = useQuery({ ...runQuery(id ?? ""), enabled: id !== null }).data ?? null;
+  const pins = usePins();
+  const pinned = useMemo(() => pinnedSteps(pins), [pins]);
   // A text with errors has no plan; what it asks for is still written in it.
   const inputs = useMemo(() => (analysis?.valid === false ? documentValue(context.text)?.input : undefined), [analysis?.valid, context.text]);
   const known = useMemo(
-    () => sources({ steps: analysis?.steps ?? [], inputs: analysis?.plan?.inputs ?? analysis?.inputs ?? inputs, run, tools: tools ?? [], pinned: NONE, items: (loop) => itemName(context.text, loop) }, step),
-    [analysis, inputs, run, tools, step, context.text],
+    () => sources({ steps: analysis?.steps ?? [], inputs: analysis?.plan?.inputs ?? analysis?.inputs ?? inputs, run, tools: tools ?? [], pinned, items: (loop) => itemName(context.text, loop) }, step),
+    [analysis, inputs, run, tools, pinned, step, context.text],
   );
   const use = useCallback(
     (reference: FieldReference) => {
@@ -67,8 +70,6 @@ function Values({ context, step, field }: { context: BuilderContext; step: strin
   const load = useCallback((path: string | null, keys: Key[], offset: number) => (id === null ? Promise.resolve(null) : loadMore(id, path ?? undefined, path === null ? "input" : "output", keys, offset)), [id]);
   return <DataPanel sources={known} target={field === null ? null : field.slice(1)} onUse={use} {...(id === null ? {} : { load })} />;
 }
-
-const NONE: ReadonlyMap<string, unknown> = new Map();
 
 /** What a loop calls its item. */
 function itemName(text: string, loop: string): string {

@@ -55,6 +55,8 @@ export class Builder {
     text: string,
     file: FileState,
     selected: string | null = null,
+    /** The test file that a new composition began with. */
+    readonly recording: string | null = null,
   ) {
     this.shown = { file, selected, run: null, refusal: null, completedMs: null };
     const extensions = editorExtensions({

@@ -26,6 +26,9 @@ interface Loaded {
   text: string;
   file: FileState;
   words: boolean;
+  recording: string | null;
+  /** The run that it begins with: its values are shown. */
+  run: string | null;
 }
 
 async function load(file: string | undefined, from: string | undefined): Promise<Loaded> {
@@ -33,10 +36,10 @@ async function load(file: string | undefined, from: string | undefined): Promise
   const found = file ?? (from?.startsWith("composition:") ? await fileOf(from.slice("composition:".length)) : null);
   if (found !== null) {
     const { path, text, hash } = await readFile(found);
-    return { text, file: { path, hash }, words: false };
+    return { text, file: { path, hash }, words: false, recording: null, run: null };
   }
-  const { text, format } = await beginning(from ?? "scratch");
-  return { text, file: { path: format === "json" ? "composition.json" : null, hash: null }, words: from === "words" };
+  const { text, format, recording } = await beginning(from ?? "scratch");
+  return { text, file: { path: format === "json" ? "composition.json" : null, hash: null }, words: from === "words", recording: recording ?? null, run: from?.startsWith("run:") ? from.slice("run:".length) : null };
 }
 
 export default function Edit() {
@@ -67,7 +70,8 @@ function Session({ loaded, onSaved }: { loaded: Loaded; onSaved: (path: string) 
   const { step = null } = useSearch({ from: "/edit" });
   const [builder, setBuilder] = useState<Builder | null>(null);
   useEffect(() => {
-    const made = new Builder(language, loaded.text, loaded.file, step);
+    const made = new Builder(language, loaded.text, loaded.file, step, loaded.recording);
+    if (loaded.run !== null) made.showRun(loaded.run);
     // Tools, compositions and files changed on the server: findings may be others.
     const off = stream.on("changed", () => made.analyzer.refresh());
     setBuilder(made);

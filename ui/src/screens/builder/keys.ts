@@ -5,7 +5,7 @@ import { useCommands } from "@/app/commands";
 import { useShortcuts, type Shortcuts } from "@/app/shortcuts";
 import { useBuilder, useChecked, useShown } from "./builder";
 import { goToFinding, quickFix } from "./fixes";
-import { useRunOff } from "./RunDialog";
+import { usePartOff, useRunOff } from "./RunDialog";
 import type { Save } from "./save";
 import { stepActions } from "./step-actions";
 import { focusPane, nextPane, useUi } from "./ui";
@@ -29,7 +29,7 @@ export function useKeys({ save, onView, onMenu }: Options): void {
   const runOff = useRunOff();
   // What can be done with a step depends on the steps that are there.
   useChecked((checked) => checked.analysis?.steps);
-  const actions = stepActions(builder, ui, step);
+  const actions = stepActions(builder, ui, step, usePartOff());
   const openMenu = () => {
     const node = document.querySelector(".plan-graph .sel")?.getBoundingClientRect();
     if (!step) return announce("Select a step first");

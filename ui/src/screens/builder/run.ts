@@ -12,21 +12,29 @@ import { railOf } from "../run/rollback";
 import { wholeInput } from "../run/run-commands";
 import { useRun } from "../run/use-run";
 import { useBuilder, useShown, type Builder } from "./builder";
+import { usePins } from "./pins";
 
 type Result = components["schemas"]["CompositionResult"];
 
 export interface Ask {
   input: Record<string, unknown>;
   dry: boolean;
+  /** A part of it: to a step, or only a step with the values of a run. */
+  part?: { until: string } | { only: string; run: string };
+  /** Outputs in place of calls. */
+  pinned?: ReadonlyMap<string, unknown>;
 }
 
 /** A saved text runs by its name; an unsaved one goes along, which needs the right to compose. */
-export function requestOf(builder: Builder, { input, dry }: Ask): components["schemas"]["CompositionRequest"] {
+export function requestOf(builder: Builder, { input, dry, part, pinned }: Ask): components["schemas"]["CompositionRequest"] {
   const { text, dirty } = builder.document.snapshot();
   const { analysis } = builder.analyzer.snapshot();
   const { file } = builder.snapshot();
   const name = !dirty && file.path ? analysis?.plan?.name : undefined;
-  return { ...(name ? { name } : { composition: text }), input: input as Record<string, never>, options: { dry_run: dry, approved: false } };
+  const mocks = pinned && pinned.size > 0 ? { mocks: Object.fromEntries([...pinned].map(([step, returns]) => [step, { returns }])) } : {};
+  // A step that runs alone has the input of the run whose values it takes.
+  const given = part && "only" in part ? {} : { input: input as Record<string, never> };
+  return { ...(name ? { name } : { composition: text }), ...given, ...part, ...mocks, options: { dry_run: dry, approved: false } };
 }
 
 export function useStart(onStarted: (result: Result, ask: Ask) => void) {
@@ -99,12 +107,13 @@ export function useShownRun(): ShownRun | null {
   }, [id, model]);
 }
 
-/** The input that the last run had, so that nobody types it twice. */
+/** The input that the last run had, or the recorded one, so that nobody types it twice. */
 export function useLastInput(): Record<string, unknown> | undefined {
+  const recorded = usePins()?.input;
   const id = useShown((shown) => shown.run);
   const { model } = useRun(id ?? "", null, id !== null);
   const run = model?.run;
   const input = useQuery({ queryKey: ["builder-input", id], queryFn: () => (run ? wholeInput(run) : null), enabled: run !== undefined, staleTime: Infinity });
   const value = input.data;
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined;
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : (recorded ?? undefined);
 }

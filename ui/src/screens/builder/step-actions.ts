@@ -2,6 +2,7 @@
 import { announce } from "@/app/announce";
 import type { Builder } from "./builder";
 import { idOf, pathsById, siblings } from "./steps";
+import { outermostOf, type PartKind } from "./part";
 import type { Ui } from "./ui";
 import { freeId } from "./steps";
 
@@ -16,7 +17,8 @@ export interface StepAction {
   run: () => void;
 }
 
-export function stepActions(builder: Builder, ui: Ui, step: string | null): StepAction[] {
+/** `runOff` says why a part of the composition cannot run now. */
+export function stepActions(builder: Builder, ui: Ui, step: string | null, runOff: string | null): StepAction[] {
   const paths = pathsById(builder.steps);
   const none = step === null ? "select a step first" : paths.has(step) ? null : "it is not in the text any more";
   const act = (id: string, label: string, icon: string, keys: string, shortcut: string, run: (step: string) => void, off: string | null = null): StepAction => ({
@@ -25,7 +27,10 @@ export function stepActions(builder: Builder, ui: Ui, step: string | null): Step
       else announce(none ?? off ?? "");
     },
   });
+  const part = (kind: PartKind) => (one: string) => ui.setOpen({ dialog: "run", part: { kind, step: outermostOf(paths, one) } });
   return [
+    act("to", "Run to here", "i-to", "T", "t", part("until"), runOff),
+    act("only", "Run only this step", "i-one", "Y", "y", part("only"), runOff ?? (builder.snapshot().run === null ? "there is no run whose values it could take: run to here first" : null)),
     act("pin", "Pin output", "i-pin", "P", "p", (one) => ui.setOpen({ dialog: "pin", step: one })),
     act("connect", "Connect to…", "i-link", "E", "e", (one) => ui.setOpen({ dialog: "connect", from: one, to: null })),
     act("rename", "Rename…", "i-words", "F2", "F2", (one) => ui.setOpen({ dialog: "rename", step: one })),

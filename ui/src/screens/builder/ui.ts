@@ -4,12 +4,14 @@ import type { Edit, Place } from "./model";
 import type { NamedPlace } from "./places";
 import type { Conflict } from "./files";
 import type { Wrapper } from "./kinds";
+import type { PartKind } from "./part";
 
 export type Open =
   | { dialog: "rename" | "extract" | "kind" | "pin"; step: string }
   | { dialog: "wrap"; step: string; kind: Wrapper }
   | { dialog: "connect"; from: string; to: string | null }
-  | { dialog: "run" | "save-as" | "rename-file" | "delete-file" | "versions" | "words" }
+  | { dialog: "run"; part?: { kind: PartKind; step: string } }
+  | { dialog: "save-as" | "rename-file" | "delete-file" | "versions" | "words" }
   | { dialog: "conflict"; conflict: Conflict };
 
 /** A step on its way to a place. */

@@ -1,0 +1,21 @@
+// Runs of a part of the composition: to a step, or of one step on the values of an earlier run.
+import type { PlanStepView } from "@/api/types";
+
+export type PartKind = "until" | "only";
+
+/** The server runs parts of the outermost steps: of a step inside of one, that one. */
+export const outermostOf = (paths: ReadonlyMap<string, string>, step: string): string => (paths.get(step) ?? step).split("/")[0] ?? step;
+
+/** The steps that a run to a step performs, in the order of the text. What only a pinned step needs does not run. */
+export function performed(steps: readonly PlanStepView[], until: string, pinned: ReadonlySet<string>): PlanStepView[] {
+  const byName = new Map(steps.flatMap((step) => [[step.id, step] as const, ...(step.output_key ? [[step.output_key, step] as const] : [])]));
+  const wanted = new Set<string>();
+  const queue = [until];
+  for (let name = queue.pop(); name !== undefined; name = queue.pop()) {
+    const step = byName.get(name);
+    if (!step || wanted.has(step.id) || (pinned.has(step.id) && step.id !== until)) continue;
+    wanted.add(step.id);
+    queue.push(...step.needs);
+  }
+  return steps.filter((step) => wanted.has(step.id));
+}
