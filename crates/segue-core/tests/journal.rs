@@ -15,7 +15,7 @@ use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
 use segue_core::source::Source;
 use segue_core::value::{Map, Number, Shared, Value};
-use segue_core::view::RunStatus;
+use segue_core::view::{RunPart, RunStatus};
 
 fn any_text() -> impl Strategy<Value = Arc<str>> {
     any::<String>().prop_map(Arc::from)
@@ -134,6 +134,12 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         engine: text.clone(),
         caller: None,
         trace: Some(segue_core::run::TraceContext::of_run("run")),
+        part: optional.then(|| RunPart {
+            until: flag.then(|| text.clone()),
+            only: (!flag).then(|| text.clone()),
+            run: (!flag).then(|| text.clone()),
+            pinned: vec![text.clone()],
+        }),
     };
     let second = failure.clone();
     let (args, output, until_ms, by) = (value.clone(), value.clone(), number, text.clone());
@@ -187,6 +193,8 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         Fact::CancelAsked { by },
         Fact::FailureDecided { node, failure: second.clone() },
         Fact::AttemptRollbackStarted { node, failure: second, steps: vec![node] },
+        Fact::Pinned { node, output: value, given: None },
+        Fact::LeftOut { node },
     ]
 }
 
@@ -238,6 +246,8 @@ fn kind_of(fact: &Fact) -> usize {
         Fact::CancelAsked { .. } => 42,
         Fact::FailureDecided { .. } => 43,
         Fact::AttemptRollbackStarted { .. } => 44,
+        Fact::Pinned { .. } => 45,
+        Fact::LeftOut { .. } => 46,
         Fact::Expanded { .. } => unreachable!("a plan has a test of its own"),
     }
 }

@@ -401,6 +401,16 @@ impl Run {
         })
     }
 
+    /// The first step whose given value was redacted.
+    pub fn redacted_pin(&self) -> Option<Arc<str>> {
+        let mut own = self.state.nodes_of(0).filter(|node| {
+            let record = self.state.step_state(*node);
+            let output = record.node.output().filter(|_| record.origin == Some(StepOrigin::Pinned));
+            output.is_some_and(|output| self.state.has_redacted_part(output))
+        });
+        own.next().map(|node| self.state.step(node).id.clone())
+    }
+
     /// Whether it leaves steps out, or was given values of some: it says nothing about how its
     /// composition does.
     pub fn is_part(&self) -> bool {

@@ -135,7 +135,9 @@ impl RunState {
                 let Some(value) = value else { return record.attempt_frames() };
                 let winner = value.get("winner").and_then(Value::as_str);
                 let position = branches.iter().position(|branch| Some(&*branch.id) == winner);
-                position.map_or(&[], |position| &record.attempt_frames()[position..=position])
+                // A step whose value was given or reused has no frames.
+                let frames = record.attempt_frames();
+                position.and_then(|at| frames.get(at..=at)).unwrap_or_default()
             }
             StepKind::Tool(_) if !self.planned(node).nested.contains_key(&record.candidate) => &[],
             StepKind::Tool(_) => record.frames.last().map_or(&[], std::slice::from_ref),

@@ -31,6 +31,7 @@ mod ledger;
 mod legal;
 mod luck;
 mod model;
+mod parts;
 mod story;
 #[path = "../support/mod.rs"]
 mod support;

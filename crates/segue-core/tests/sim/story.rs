@@ -8,7 +8,7 @@ use segue_core::limits::Limits;
 use segue_core::plan::Plan;
 use segue_core::run::{
     Answer, Call, CallId, Effect, Entry, Event, EventKind, Failure, NodeId, Question, QuestionId,
-    Run, Started, TimerId, Turn,
+    Run, Started, StepSelection, TimerId, Turn,
 };
 use segue_core::value::Value;
 use segue_core::view::RunView;
@@ -23,7 +23,7 @@ const TURNS_MAX: usize = 20_000;
 /// An event for a run; can be sent again.
 #[derive(Clone, Debug)]
 pub(crate) enum Word {
-    Start(Box<Started>),
+    Start(Box<Started>, StepSelection),
     Answered(CallId, Answer),
     /// A call has a resume handle.
     Followed(CallId, Value),
@@ -41,7 +41,7 @@ pub(crate) enum Word {
 impl Word {
     pub(crate) fn event(&self, at_ms: u64, entropy: u64) -> Event {
         let kind = match self.clone() {
-            Word::Start(started) => EventKind::Start(started),
+            Word::Start(started, selection) => EventKind::StartPart { started, selection },
             Word::Answered(call, answer) => EventKind::Answered { call, answer },
             Word::Followed(call, handle) => EventKind::HandleReceived { call, handle },
             Word::Decided(node, granted, data, seq) => {
@@ -173,7 +173,17 @@ pub(crate) fn play_with_crashes(
     world: &dyn Surroundings,
     crashes: BTreeSet<usize>,
 ) -> Story {
-    let mut stage = Stage::new(plan, world, crashes);
+    play_part(plan, world, StepSelection::default(), crashes)
+}
+
+/// The same for a run that performs a part of its composition.
+pub(crate) fn play_part(
+    plan: &Arc<Plan>,
+    world: &dyn Surroundings,
+    selection: StepSelection,
+    crashes: BTreeSet<usize>,
+) -> Story {
+    let mut stage = Stage::new(plan, world, selection, crashes);
     while stage.step() {}
     stage.finish()
 }
@@ -182,6 +192,7 @@ impl<'a> Stage<'a> {
     fn new(
         plan: &'a Arc<Plan>,
         world: &'a dyn Surroundings,
+        selection: StepSelection,
         crashes: BTreeSet<usize>,
     ) -> Stage<'a> {
         let limits = Arc::new(Limits::default());
@@ -209,7 +220,7 @@ impl<'a> Stage<'a> {
                 ledger: Ledger::new(world.keeps_ledger()),
             },
         };
-        stage.tell(0, Word::Start(Box::new(started)));
+        stage.tell(0, Word::Start(Box::new(started), selection));
         for at in world.cancels() {
             stage.tell(*at, Word::Cancel);
         }

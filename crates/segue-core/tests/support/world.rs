@@ -12,8 +12,8 @@ use segue_core::document::{Node, ReadLimits, read};
 use segue_core::limits::Limits;
 use segue_core::plan::{Plan, plan};
 use segue_core::run::{
-    Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, Question,
-    QuestionKind, Run, Started,
+    Answer, Call, Effect, Entry, Event, EventKind, Fact, Failure, NodeId, Options, PartTarget,
+    Question, QuestionKind, Run, Started, StepSelection,
 };
 use segue_core::source::Source;
 use segue_core::types::Type;
@@ -27,6 +27,10 @@ const LATENCY_DEFAULT: u64 = 10;
 pub trait Around {
     /// The parameters of the run.
     fn started(&self) -> Started;
+    /// The part of the composition that it performs, or why it cannot.
+    fn selection(&self, _plan: &Arc<Plan>, _catalog: &Catalog) -> Result<StepSelection, String> {
+        Ok(StepSelection::default())
+    }
     /// When the run is cancelled, if at all.
     fn cancel_at(&self) -> Option<u64>;
     /// When a rollback is requested, if at all.
@@ -139,6 +143,34 @@ impl Around for World {
             trace: None,
             part: None,
         }
+    }
+
+    /// `part` says it: `until`, or `only` on the values of a run in the world `earlier`, and `mocks`.
+    fn selection(&self, plan: &Arc<Plan>, catalog: &Catalog) -> Result<StepSelection, String> {
+        let Some(part) = self.spec.get("part") else { return Ok(StepSelection::default()) };
+        let limits = Arc::new(Limits::default());
+        let mocks = part.get("mocks").map_or(&[][..], Node::members);
+        let mocks: Vec<(Arc<str>, Value)> =
+            mocks.iter().map(|mock| (mock.key.clone(), mock.value.to_value())).collect();
+        let text = |name: &str| part.get(name).and_then(Node::as_str);
+        let earlier = part.get("earlier").map(|spec| {
+            let spec = spec.clone();
+            let mut world = World { spec, answered: BTreeMap::new(), cleared: BTreeSet::new() };
+            let earlier = simulate(plan, &mut world, catalog);
+            Run::replay(plan.clone(), limits.clone(), &earlier.journal).unwrap()
+        });
+        let target = match (text("until"), text("only"), &earlier) {
+            (Some(step), ..) => PartTarget::Until(step),
+            (None, Some(step), Some(earlier)) => PartTarget::Only { step, earlier },
+            _ => PartTarget::Whole,
+        };
+        StepSelection::new(plan, target, &mocks, &limits).map_err(|errors| {
+            let shown = errors.iter().map(|error| {
+                let hint = error.hint.iter().map(|hint| format!(" ({hint})"));
+                format!("{}: {}{}", error.code, error.message, hint.collect::<String>())
+            });
+            shown.collect::<Vec<_>>().join("\n")
+        })
     }
 
     fn cancel_at(&self) -> Option<u64> {
@@ -263,7 +295,15 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
         order += 1;
         pending.push(Pending { at_ms, order, kind });
     };
-    push(&mut pending, 1, EventKind::Start(Box::new(world.started())));
+    match world.selection(planned, catalog) {
+        Ok(selection) => {
+            let started = Box::new(world.started());
+            push(&mut pending, 1, EventKind::StartPart { started, selection });
+        }
+        Err(why) => {
+            return Outcome { journal, view: run.view(), text: format!("refused\n{why}\n") };
+        }
+    }
     if let Some(at) = world.cancel_at() {
         push(&mut pending, at + 1, EventKind::Cancel { by: "somebody".into() });
     }
@@ -409,6 +449,8 @@ fn fact(run: &Run, fact: &Fact) -> String {
         Fact::Woke { node } => format!("{} wakes", path(node)),
         Fact::GaveUp { node, failure } => format!("{} gives up: {}", path(node), failure.message),
         Fact::Reused { node, output, .. } => format!("{} is reused as {output}", path(node)),
+        Fact::Pinned { node, output, .. } => format!("{} is given as {output}", path(node)),
+        Fact::LeftOut { node } => format!("{} is left out", path(node)),
         Fact::Visited { frame, position } => format!("body {frame} continues with step {position}"),
         Fact::Expanding { node, document } => format!("{} has {document} checked", path(node)),
         Fact::Expanded { node, plan, input } => {

@@ -54,7 +54,7 @@ pub enum EngineError {
         "`{name}` of the run's {part} is sensitive and not stored, so no other process can drive the run"
     )]
     NotStored {
-        /// `input` or `context`.
+        /// `input`, `context` or `mocks`.
         part: &'static str,
         /// The member.
         name: Arc<str>,

@@ -32,6 +32,7 @@ mod http;
 mod mcp;
 #[cfg(unix)]
 mod mcp_http;
+mod parts;
 mod planning;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;

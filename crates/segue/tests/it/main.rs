@@ -46,6 +46,7 @@ mod restate;
 mod restate_server;
 mod resumed_tasks;
 mod run;
+mod run_parts;
 mod run_records;
 mod runs;
 mod seeds;

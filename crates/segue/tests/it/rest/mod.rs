@@ -7,6 +7,7 @@ mod language;
 mod load;
 mod oidc;
 mod page_api;
+mod partial;
 pub(crate) mod plans;
 mod reload;
 mod rights;
