@@ -45,7 +45,8 @@ export function BuilderGraph({ name, run, onMenu }: { name: string; run: Readonl
   const isLarge = useMemo(() => countSteps([...current]) > LARGE, [current]);
   const settled = useSettled(current, isLarge && current.length > 0 ? SETTLE_MS : 0);
   const drawn = isLarge && settled.length > 0 ? settled : current;
-  const { steps, ghosts } = useMemo(() => withGhosts(drawn, builder.savedSteps ?? drawn, builder.renamed), [drawn, builder]);
+  const saved = useShown((shown) => shown.savedSteps);
+  const { steps, ghosts } = useMemo(() => withGhosts(drawn, saved ?? drawn, builder.renamed), [drawn, saved, builder]);
   const paths = useMemo(() => pathsById(drawn), [drawn]);
   const looks = useGraphLooks(steps, ghosts, paths, run);
   const labels = useLabels(isLarge ? null : analysis, drawn);
