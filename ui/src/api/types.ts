@@ -23,6 +23,7 @@ export type Problem = Schemas["Problem"];
 export type Question = Schemas["WaitingQuestion"];
 export type RollbackEvent = Schemas["RollbackEventView"];
 export type RollbackView = Schemas["RollbackView"];
+export type RunPart = NonNullable<Schemas["RunDetails"]["part"]>;
 export type RunList = Schemas["RunList"];
 export type RunSource = Schemas["RunSource"];
 export type RunStatus = Schemas["RunStatus"];

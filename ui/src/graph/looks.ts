@@ -25,6 +25,8 @@ export interface Look {
   item?: number;
   /** Of a step that an edit removed: it is shown until the text is saved. */
   ghost?: boolean;
+  /** Runs and tests can take its output from a test file. */
+  pin?: boolean;
 }
 export interface Cell {
   state: "success" | "failed" | "running" | "pending" | "skipped";

@@ -41,6 +41,7 @@ function StepNode({ placed }: { placed: Placed }) {
         {look?.state ? <StateIcon state={look.state} /> : <Icon name={KIND_ICON[step.kind] ?? "i-tools"} />}
         <b className="ell"><SafeText text={step.id} most={80} /></b>
         {hasBodies(step) && <IconButton icon="i-plus" label={`Open ${step.id}`} kind="ghost" size="small" className="nodrag" onClick={(event) => { event.stopPropagation(); onToggle(placed.path); }} />}
+        {look?.pin && <Icon name="i-pin" label="pinned" />}
         {look?.when && <span className="when num">{look.when}</span>}
       </div>
       <div className="l2 ell">
@@ -89,6 +90,7 @@ function Container({ placed }: { placed: Placed }) {
           {isLoop(step) ? <>{step.kind} over <SafeText text={label.replace(/^each /, "")} most={40} /></> : step.tool ? <SafeText text={step.tool} most={40} /> : step.kind}
         </span>
         {look?.about && <span className="muted hid">{look.about}</span>}
+        {look?.pin && <Icon name="i-pin" label="pinned" />}
         <span className="grow" />
         {look?.when && <span className="muted num">{look.when}</span>}
         <IconButton icon="i-minus" label={`Close ${step.id}`} kind="ghost" size="small" className="nodrag" onClick={(event) => { event.stopPropagation(); onToggle(placed.path); }} />

@@ -19,13 +19,13 @@ const coloured = (text: string, condition = false) => words(text, condition).map
 
 describe("words of an expression", () => {
   it("are found between braces only", () => {
-    expect(coloured("a {{ b.c | join(', ') }} d {{ 1 }}")).toEqual(["brace {{", "name b", "field c", "filter join", "string ', '", "brace }}", "brace {{", "number 1", "brace }}"]);
+    expect(coloured("a {{ b.c | join(', ') }} d {{ 1 }}")).toEqual(["brace {{", "name b", "member c", "filter join", "text ', '", "brace }}", "brace {{", "number 1", "brace }}"]);
   });
   it("are found everywhere in a condition", () => {
-    expect(coloured("a.n is defined and not x['}}']", true)).toEqual(["name a", "field n", "keyword is", "filter defined", "keyword and", "keyword not", "name x", "string '}}'"]);
+    expect(coloured("a.n is defined and not x['}}']", true)).toEqual(["name a", "member n", "keyword is", "filter defined", "keyword and", "keyword not", "name x", "text '}}'"]);
   });
   it("end at the end of a text that is not finished", () => {
-    expect(coloured("{{ a.'")).toEqual(["brace {{", "name a", "string '"]);
+    expect(coloured("{{ a.'")).toEqual(["brace {{", "name a", "text '"]);
     expect(coloured("{{ {{ a")).toHaveLength(2);
   });
   it("say where names can be completed", () => {

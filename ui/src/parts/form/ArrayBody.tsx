@@ -42,7 +42,7 @@ export function ArrayBody({ keys, shape, label, required }: Of<"array">) {
         </Button>
         <span className="muted">{value === undefined ? "not set" : plural(items.length, "item")}</span>
         {value === undefined && required && <Button size="small" kind="ghost" aria-label={`Send ${label} empty`} onClick={() => form.change((state) => setValue(state, keys, []))}>Empty list</Button>}
-        {value !== undefined && !required && <Button size="small" kind="ghost" aria-label={`Leave ${label} out`} onClick={() => form.change((state) => setValue(state, keys, undefined))}>Leave it out</Button>}
+        {value !== undefined && !required && <Button size="small" kind="ghost" aria-label={`Leave it out: ${label}`} onClick={() => form.change((state) => setValue(state, keys, undefined))}>Leave it out</Button>}
       </div>
     </div>
   );

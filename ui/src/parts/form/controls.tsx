@@ -162,7 +162,7 @@ export function FixedBody({ keys, value, required, label }: BodyProps & { value:
     <div className="row">
       <code><SafeText text={JSON.stringify(value)} most={400} /></code>
       {now === undefined && <Button size="small" icon="i-plus" aria-label={`Send ${label}`} onClick={() => set(value)}>Send it</Button>}
-      {now !== undefined && !required && <Button size="small" kind="ghost" aria-label={`Leave ${label} out`} onClick={() => set(undefined)}>Leave it out</Button>}
+      {now !== undefined && !required && <Button size="small" kind="ghost" aria-label={`Leave it out: ${label}`} onClick={() => set(undefined)}>Leave it out</Button>}
     </div>
   );
 }

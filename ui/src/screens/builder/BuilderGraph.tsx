@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState, type DragEvent } from "react";
+import type { PlanStepView } from "@/api/types";
 import { serversQuery, toolsQuery } from "@/api/queries";
 import { announce } from "@/app/announce";
 import { useDenied } from "@/app/session";
@@ -8,12 +9,13 @@ import { countSteps, type Layout } from "@/graph/layout";
 import { PlanGraph } from "@/graph/PlanGraph";
 import { plainText } from "@/lib/safe-text";
 import { Empty } from "@/parts/Empty";
-import { useBuilder, useChecked, useShown, useText } from "./builder";
-import { edgeLabels, looksOf } from "./looks";
+import { useBuilder, useChecked, useShown } from "./builder";
+import { edgeLabels, looksOf, type EdgeLabel } from "./looks";
 import { readDrag } from "./drag";
-import { DRAG } from "./model";
+import { DRAG, type Analysis } from "./model";
 import { NodeHandles } from "./NodeHandles";
 import { Overlay } from "./Overlay";
+import { pinnedSteps, usePins } from "./pins";
 import { mayMove, placeAt, type NamedPlace } from "./places";
 import { idOf, isOwn, pathsById, withGhosts } from "./steps";
 import { focusPane, useUi } from "./ui";
@@ -37,18 +39,17 @@ function useSettled<T>(value: T, ms: number): T {
 export function BuilderGraph({ name, run, onMenu }: { name: string; run: ReadonlyMap<string, Look> | null; onMenu: (step: string, at: { x: number; y: number }) => void }) {
   const builder = useBuilder();
   const ui = useUi();
-  const analysis = useChecked((checked) => checked.analysis);
+  const analysis = useChecked((checked) => checked.read);
   const selected = useShown((shown) => shown.selected);
   const current = analysis?.steps ?? EMPTY;
   const isLarge = useMemo(() => countSteps([...current]) > LARGE, [current]);
   const settled = useSettled(current, isLarge && current.length > 0 ? SETTLE_MS : 0);
   const drawn = isLarge && settled.length > 0 ? settled : current;
-  const { steps, ghosts } = useMemo(() => withGhosts(drawn, builder.savedSteps ?? drawn, builder.renamed), [drawn, builder]);
+  const saved = useShown((shown) => shown.savedSteps);
+  const { steps, ghosts } = useMemo(() => withGhosts(drawn, saved ?? drawn, builder.renamed), [drawn, saved, builder]);
   const paths = useMemo(() => pathsById(drawn), [drawn]);
   const looks = useGraphLooks(steps, ghosts, paths, run);
-  const spans = analysis?.spans;
-  const text = useText((now) => (isLarge ? "" : now.text));
-  const labels = useMemo(() => (text && spans ? edgeLabels(text, spans, drawn) : []), [text, spans, drawn]);
+  const labels = useLabels(isLarge ? null : analysis, drawn);
   const select = useCallback((path: string | null) => builder.select(path === null ? null : idOf(path)), [builder]);
   const drag = useDrag(drawn);
   const target = ui.target;
@@ -85,14 +86,27 @@ export function BuilderGraph({ name, run, onMenu }: { name: string; run: Readonl
 
 const EMPTY: never[] = [];
 
+/** Words on edges, as of the last text that was read. */
+function useLabels(analysis: Analysis | null, steps: readonly PlanStepView[]): readonly EdgeLabel[] {
+  const builder = useBuilder();
+  const [labels, setLabels] = useState<readonly EdgeLabel[]>(EMPTY);
+  useEffect(() => {
+    if (!analysis) return setLabels(EMPTY);
+    // The places are those of this text only while nothing more was typed; then a newer analysis is under way.
+    if (builder.analyzer.snapshot().current) setLabels(edgeLabels(builder.document.snapshot().text, analysis.spans, steps));
+  }, [builder, analysis, steps]);
+  return labels;
+}
+
 function useGraphLooks(steps: Parameters<typeof looksOf>[0]["steps"], ghosts: ReadonlySet<string>, paths: ReadonlyMap<string, string>, run: ReadonlyMap<string, Look> | null): Looks {
-  const analysis = useChecked((checked) => checked.analysis);
+  const analysis = useChecked((checked) => checked.read);
   const tools = useQuery(toolsQuery).data?.tools;
   const servers = useQuery({ ...serversQuery, enabled: !useDenied("admin") }).data?.servers;
+  const pins = usePins();
   const next = useMemo(() => {
     const down = new Set((servers ?? []).filter((one) => one.state === "failed").map((one) => one.name));
-    return looksOf({ findings: analysis?.findings ?? EMPTY, spans: analysis?.spans ?? EMPTY, paths, ghosts, tools: tools ?? EMPTY, down, steps, run });
-  }, [analysis, paths, ghosts, tools, servers, steps, run]);
+    return looksOf({ findings: analysis?.findings ?? EMPTY, spans: analysis?.spans ?? EMPTY, paths, ghosts, tools: tools ?? EMPTY, down, steps, run, pinned: pinnedSteps(pins) });
+  }, [analysis, paths, ghosts, tools, servers, steps, run, pins]);
   const [looks] = useState(() => {
     const first = new Looks();
     first.set(next);

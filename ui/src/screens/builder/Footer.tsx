@@ -16,7 +16,7 @@ function all(steps: readonly PlanStepView[]): PlanStepView[] {
 /** What is found, what the composition does at worst, and what of it cannot be rolled back. */
 export function Footer() {
   const builder = useBuilder();
-  const analysis = useChecked((checked) => checked.analysis);
+  const analysis = useChecked((checked) => checked.read);
   const failure = useChecked((checked) => checked.error);
   const tookMs = useChecked((checked) => (checked.current ? checked.tookMs : null));
   const refusal = useShown((shown) => shown.refusal);
@@ -28,6 +28,11 @@ export function Footer() {
   const steps = useMemo(() => all(analysis?.steps ?? []), [analysis?.steps]);
   const worst = steps.reduce<Impact>((now, step) => (WORST.indexOf(step.effect) > WORST.indexOf(now) ? step.effect : now), "none");
   const lasting = steps.filter((step) => step.rollback.kind === "impossible" || step.rollback.kind === "unknown");
+  const goTo = (i: number) => {
+    // With its place as it is by now.
+    const at = builder.analyzer.snapshot().analysis?.findings[i]?.start;
+    if (at !== undefined) builder.document.dispatch({ selection: { anchor: at }, scrollIntoView: true, userEvent: "select" });
+  };
   return (
     <footer className="b-foot">
       {refusal && (
@@ -40,7 +45,7 @@ export function Footer() {
       {open && findings.length > 0 && (
         <div className="b-findings" role="region" aria-label="Findings" tabIndex={0}>
           {findings.slice(0, 200).map((one, i) => (
-            <FindingBox key={i} finding={one} onOpen={() => builder.document.dispatch({ selection: { anchor: one.start }, scrollIntoView: true, userEvent: "select" })} />
+            <FindingBox key={i} finding={one} onOpen={() => goTo(i)} />
           ))}
         </div>
       )}

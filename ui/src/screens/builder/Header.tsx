@@ -6,6 +6,7 @@ import { Menu } from "@/parts/Menu";
 import { SafeText } from "@/parts/SafeText";
 import { State } from "@/parts/State";
 import { copy } from "@/parts/Copy";
+import { PartTag } from "../run/Header";
 import { useBuilder, useShown, useText } from "./builder";
 import { nameOfFile } from "./files";
 import { useRunOff } from "./RunDialog";
@@ -51,7 +52,7 @@ export function Actions({ save, run }: { save: Save; run: ShownRun | null }) {
     <>
       {run && (
         <Link to="/runs/$id" params={{ id: run.id }} className="b-shown wide-only" title="The run whose states and values are shown">
-          <State state={run.status} /> <span className="num muted">{shortId(run.id)}</span>
+          <State state={run.status} /> {run.part && <PartTag part={run.part} />} <span className="num muted">{shortId(run.id)}</span>
         </Link>
       )}
       <IconButton icon="i-undo" label="Undo" kind="ghost" off={canUndo ? null : "nothing to undo"} onClick={() => builder.undo()} />

@@ -12,14 +12,14 @@ import { SchemaForm } from "@/parts/form/SchemaForm";
 import { useForm } from "@/parts/form/use-form";
 import { useChecked, useShown, useText } from "./builder";
 import { PartSteps, PinChoice } from "./RunParts";
-import { outermostOf, performed, type PartKind } from "./part";
+import { outermostOf, performed, type Part } from "./part";
 import { usePins } from "./pins";
 import { useLastInput, useStart, type Ask } from "./run";
 import { pathsById } from "./steps";
 
 interface Props {
   /** A part of it; without one, the whole composition. */
-  part?: { kind: PartKind; step: string } | undefined;
+  part?: Part | undefined;
   onClose: () => void;
 }
 
@@ -79,13 +79,13 @@ function Inner({ part, onClose, last }: Props & { last: Record<string, unknown> 
           <span className="muted grow">{hint(part, last !== undefined)}</span>
           <Button kind="ghost" onClick={onClose}>Close</Button>
           {!part && <Button icon="i-nocall" off={runOff ?? (pins.used.size > 0 ? "a dry run calls nothing, so it uses no pinned output" : null)} busy={start.isPending && start.variables.dry} onClick={() => go(true)}>Dry run</Button>}
-          <Button kind="primary" icon={part ? (isOnly ? "i-one" : "i-to") : "i-play"} keys="Ctrl Enter" off={off} busy={start.isPending && !start.variables.dry} onClick={() => go(false)}>{action}</Button>
+          <Button kind="primary" data-autofocus={part ? true : undefined} icon={part ? (isOnly ? "i-one" : "i-to") : "i-play"} keys="Ctrl Enter" off={off} busy={start.isPending && !start.variables.dry} onClick={() => go(false)}>{action}</Button>
         </>
       }
     >
       <div className="b-run">
         {start.isError && <Failure error={start.error} />}
-        {part && <PartSteps steps={pins.performed} only={isOnly ? (run && shortId(run)) : null} />}
+        {part && <PartSteps steps={pins.performed} inner={part.inner} only={isOnly ? (run && shortId(run)) : null} />}
         {!isOnly && <SchemaForm form={form} label="Input" json={false} />}
         <PinChoice {...pins} />
         {start.data && start.variables?.dry && <DryRun result={start.data} />}

@@ -9,9 +9,10 @@ import { SafeText, ToolName } from "@/parts/SafeText";
 const NAMED_MOST = 50;
 
 /** The steps that the run performs, with what they do: nobody runs to here and wonders what was called. */
-export function PartSteps({ steps, only }: { steps: readonly PlanStepView[]; only: string | null }) {
+export function PartSteps({ steps, only, inner }: { steps: readonly PlanStepView[]; only: string | null; inner: string | null }) {
   return (
     <section aria-label="Steps of this run">
+      {inner !== null && <p className="muted"><SafeText text={inner} most={60} /> is inside of it, and runs with it.</p>}
       <p>{only === null ? `Runs ${plural(steps.length, "step")}: this one, and what it needs.` : <>Runs one step. Every other value is that of run <code>{only}</code>.</>}</p>
       <ul className="b-part" tabIndex={0} aria-label="Steps of this run">
         {steps.slice(0, NAMED_MOST).map((step) => (
@@ -48,7 +49,7 @@ export function PinChoice({ file, outputs, used, onChange }: PinProps) {
           <code className="muted ell"><SafeText text={brief(value, 80)} most={100} /></code>
         </label>
       ))}
-      <p className="help">From <SafeText text={file} most={120} />. A step with one is not called.</p>
+      <p className="muted">From <SafeText text={file} most={120} />. A step with one is not called.</p>
     </fieldset>
   );
 }

@@ -27,14 +27,16 @@ export function TextPane() {
       setView(null);
     };
   }, [builder]);
-  const analysis = useChecked((checked) => checked.analysis);
+  const read = useChecked((checked) => checked.read);
   const selected = useShown((shown) => shown.selected);
   const open = useOpenFinding();
   useEffect(() => {
+    // With places as they are by now; the editor itself moves them while somebody types.
+    const { analysis } = builder.analyzer.snapshot();
     const span = analysis?.spans.find((one) => one.step === selected) ?? null;
     view?.dispatch({ effects: setShown.of({ findings: analysis?.findings ?? [], selected: span }) });
-  }, [view, analysis, selected]);
-  const words = useChecked((checked) => checked.analysis?.tokens);
+  }, [view, read, selected, builder]);
+  const words = read?.tokens;
   useEffect(() => {
     // Of an older text they would stand at other places; the next analysis is under way then.
     if (view && words && builder.analyzer.snapshot().current) view.dispatch({ effects: setTokens.of(words) });

@@ -10,6 +10,8 @@ export const PAUSE_MS = 40;
 export interface Checked {
   /** With places moved to where they are in the current text. */
   analysis: Analysis | null;
+  /** The same with its places as they were answered: it stays the same object while somebody types. */
+  read: Analysis | null;
   /** Whether the analysis is of the current text. */
   current: boolean;
   /** From the last change of the text to its findings. */
@@ -18,7 +20,7 @@ export interface Checked {
 }
 
 export class Analyzer {
-  private shot: Checked = { analysis: null, current: false, tookMs: null, error: null };
+  private shot: Checked = { analysis: null, read: null, current: false, tookMs: null, error: null };
   private timer: ReturnType<typeof setTimeout> | undefined;
   private underWay: AbortController | null = null;
   private changedAt = performance.now();
@@ -87,7 +89,8 @@ export class Analyzer {
       // The same steps stay the same object: only then the graph need not be laid out again.
       const steps = isUnread || same(before, analysis.steps) ? before : analysis.steps;
       const tokens = isUnread ? (this.shot.analysis?.tokens ?? []) : analysis.tokens;
-      this.set({ analysis: { ...analysis, steps, tokens }, current: true, tookMs: performance.now() - this.changedAt, error: null });
+      const read = { ...analysis, steps, tokens };
+      this.set({ analysis: read, read, current: true, tookMs: performance.now() - this.changedAt, error: null });
     } catch (error) {
       if (asking.signal.aborted) return;
       this.set({ error, current: false });

@@ -81,8 +81,8 @@ describe("the builder", () => {
     await checked(builder);
     await builder.edit({ kind: "remove_step", step: "b" });
     await vi.waitFor(() => expect(builder.steps).toHaveLength(1));
-    expect(builder.savedSteps?.map((one) => one.id)).toEqual(["a", "b"]);
+    expect(builder.snapshot().savedSteps?.map((one) => one.id)).toEqual(["a", "b"]);
     builder.saved(text(builder), { path: "a.yaml", hash: "2" });
-    expect(builder.savedSteps?.map((one) => one.id)).toEqual(["a"]);
+    expect(builder.snapshot().savedSteps?.map((one) => one.id)).toEqual(["a"]);
   });
 });

@@ -28,6 +28,8 @@ interface Shown {
   run: string | null;
   /** Why the last change was refused. */
   refusal: string | null;
+  /** The steps of the saved text, for ghosts. */
+  savedSteps: readonly PlanStepView[] | null;
   /** Milliseconds of the last completion. */
   completedMs: number | null;
 }
@@ -39,8 +41,6 @@ const SHOWN_MOST = 400;
 export class Builder {
   readonly document: BuilderDocument;
   readonly analyzer: Analyzer;
-  /** The steps of the saved text, for ghosts. */
-  savedSteps: readonly PlanStepView[] | null = null;
   /** From ids in the saved text to ids in this one. */
   readonly renamed = new Map<string, string>();
   private shown: Shown;
@@ -58,7 +58,7 @@ export class Builder {
     /** The test file that a new composition began with. */
     readonly recording: string | null = null,
   ) {
-    this.shown = { file, selected, run: null, refusal: null, completedMs: null };
+    this.shown = { file, selected, run: null, refusal: null, savedSteps: null, completedMs: null };
     const extensions = editorExtensions({
       language,
       name: () => this.shown.file.path,
@@ -122,9 +122,9 @@ export class Builder {
   private keepSaved(): void {
     const { analysis, current } = this.analyzer.snapshot();
     if (!current || !analysis || this.document.snapshot().dirty) return;
-    if (this.savedSteps === analysis.steps) return;
-    this.savedSteps = analysis.steps;
+    if (this.shown.savedSteps === analysis.steps) return;
     this.renamed.clear();
+    this.set({ savedSteps: analysis.steps });
   }
 
   /** Selects a step in the graph, and brings it into view in the text. */

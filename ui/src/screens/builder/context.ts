@@ -6,7 +6,7 @@ import type { BuilderContext } from "./model";
 export function useBuilderContext(): BuilderContext {
   const builder = useBuilder();
   const text = useDeferredValue(useText((now) => now.text));
-  const analysis = useDeferredValue(useChecked((checked) => checked.analysis));
+  const analysis = useDeferredValue(useChecked((checked) => checked.read));
   const name = useShown((shown) => shown.file.path);
   const run = useShown((shown) => shown.run);
   return useMemo(() => ({ name, text, analysis, run, edit: (edit) => builder.edit(edit), select: (step) => builder.select(step) }), [name, text, analysis, run, builder]);

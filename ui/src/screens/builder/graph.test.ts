@@ -116,7 +116,7 @@ describe("what the graph shows", () => {
   const finding = (severity: "error" | "warning", start: number) => ({ severity, start, end: start + 1, message: "m", code: "limit" }) as Finding;
   const spans = [{ step: "each", start: 10, end: 60 }, { step: "read", start: 20, end: 30 }];
   it("has the findings of each step on its node", () => {
-    const looks = looksOf({ findings: [finding("error", 25), finding("error", 26), finding("warning", 27), finding("warning", 55), finding("error", 5)], spans, paths: pathsById(plan), ghosts: new Set(["gone"]), tools: [], down: new Set(["gh"]), steps: plan, run: new Map([["a", { state: "success", when: "0.1 s" }]]) });
+    const looks = looksOf({ findings: [finding("error", 25), finding("error", 26), finding("warning", 27), finding("warning", 55), finding("error", 5)], spans, paths: pathsById(plan), ghosts: new Set(["gone"]), tools: [], down: new Set(["gh"]), steps: plan, pinned: new Set<string>(), run: new Map([["a", { state: "success", when: "0.1 s" }]]) });
     expect(looks.get("each/read")).toEqual({ when: "server down", corner: { text: "2 errors", tone: "failed", icon: "s-failed" } });
     expect(looks.get("each")?.corner?.text).toBe("1 warning");
     expect(looks.get("a")).toEqual({ state: "success", when: "0.1 s" });

@@ -16,9 +16,11 @@ export interface LooksInput {
   down: ReadonlySet<string>;
   steps: readonly PlanStepView[];
   run: ReadonlyMap<string, Look> | null;
+  /** Ids of steps with a pinned output. */
+  pinned: { has: (step: string) => boolean };
 }
 
-export function looksOf({ findings, spans, paths, ghosts, tools, down, steps, run }: LooksInput): Map<string, Look> {
+export function looksOf({ findings, spans, paths, ghosts, tools, down, steps, run, pinned }: LooksInput): Map<string, Look> {
   const looks = new Map<string, Look>(run ?? []);
   const add = (path: string, more: Look) => looks.set(path, { ...looks.get(path), ...more });
   const byId = new Map(tools.map((tool) => [tool.id, tool]));
@@ -27,6 +29,7 @@ export function looksOf({ findings, spans, paths, ghosts, tools, down, steps, ru
       const path = prefix + step.id;
       const when = step.tool ? factOf(step.tool, byId, down) : null;
       if (when && !looks.get(path)?.when) add(path, { when });
+      if (pinned.has(step.id)) add(path, { pin: true });
       for (const body of step.bodies ?? []) visit(body.steps, `${path}/`);
     }
   };

@@ -2,6 +2,12 @@
 import type { PlanStepView } from "@/api/types";
 
 export type PartKind = "until" | "only";
+export interface Part {
+  kind: PartKind;
+  step: string;
+  /** The step that was meant, where it stands inside of `step`. */
+  inner: string | null;
+}
 
 /** The server runs parts of the outermost steps: of a step inside of one, that one. */
 export const outermostOf = (paths: ReadonlyMap<string, string>, step: string): string => (paths.get(step) ?? step).split("/")[0] ?? step;

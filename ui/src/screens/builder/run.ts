@@ -2,6 +2,7 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useEffect, useMemo, useState } from "react";
 import { api, unwrap } from "@/api/client";
+import type { RunPart } from "@/api/types";
 import type { components } from "@/api/schema";
 import type { Look } from "@/graph/looks";
 import { announce } from "@/app/announce";
@@ -85,6 +86,8 @@ export function useCompositionName(): string | null {
 export interface ShownRun {
   id: string;
   status: Result["status"];
+  /** What of the composition it performed, where it is not the whole one. */
+  part: RunPart | null;
   looks: ReadonlyMap<string, Look>;
   /** Outputs by the step's path in the plan, as far as the preview has them. */
   output: (path: string) => unknown;
@@ -103,7 +106,7 @@ export function useShownRun(): ShownRun | null {
       const path = planPath(step.id);
       if (step.output !== null && step.output !== undefined && !outputs.has(path)) outputs.set(path, step.output);
     }
-    return { id, status: model.run.status, looks, output: (path) => outputs.get(path) };
+    return { id, status: model.run.status, part: model.run.part ?? null, looks, output: (path) => outputs.get(path) };
   }, [id, model]);
 }
 

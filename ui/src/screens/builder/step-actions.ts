@@ -27,7 +27,10 @@ export function stepActions(builder: Builder, ui: Ui, step: string | null, runOf
       else announce(none ?? off ?? "");
     },
   });
-  const part = (kind: PartKind) => (one: string) => ui.setOpen({ dialog: "run", part: { kind, step: outermostOf(paths, one) } });
+  const part = (kind: PartKind) => (one: string) => {
+    const outer = outermostOf(paths, one);
+    ui.setOpen({ dialog: "run", part: { kind, step: outer, inner: outer === one ? null : one } });
+  };
   return [
     act("to", "Run to here", "i-to", "T", "t", part("until"), runOff),
     act("only", "Run only this step", "i-one", "Y", "y", part("only"), runOff ?? (builder.snapshot().run === null ? "there is no run whose values it could take: run to here first" : null)),

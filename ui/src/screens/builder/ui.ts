@@ -4,13 +4,13 @@ import type { Edit, Place } from "./model";
 import type { NamedPlace } from "./places";
 import type { Conflict } from "./files";
 import type { Wrapper } from "./kinds";
-import type { PartKind } from "./part";
+import type { Part } from "./part";
 
 export type Open =
   | { dialog: "rename" | "extract" | "kind" | "pin"; step: string }
   | { dialog: "wrap"; step: string; kind: Wrapper }
   | { dialog: "connect"; from: string; to: string | null }
-  | { dialog: "run"; part?: { kind: PartKind; step: string } }
+  | { dialog: "run"; part?: Part }
   | { dialog: "save-as" | "rename-file" | "delete-file" | "versions" | "words" }
   | { dialog: "conflict"; conflict: Conflict };
 

@@ -1,4 +1,5 @@
 import { Link } from "@tanstack/react-router";
+import type { RunPart } from "@/api/types";
 import { clock, duration, plural, shortId } from "@/lib/format";
 import { outermost } from "@/lib/path";
 import { Button, IconButton } from "@/parts/Button";
@@ -31,8 +32,20 @@ export function RunHead() {
       ) : (
         <StatePill state={run.status}>{rolling ? `Running: rollback ${Math.min(rail.done + 1, rail.total)} of ${rail.total}` : undefined}</StatePill>
       )}
+      {run.part && <PartTag part={run.part} />}
       {run.principal && <span className="muted wide-only ell" title="The principal that started the run">by <SafeText text={run.principal} most={60} /></span>}
     </div>
+  );
+}
+
+/** What of the composition this run performs. */
+export function PartTag({ part }: { part: RunPart }) {
+  const pinned = part.pinned?.length ?? 0;
+  return (
+    <span className="tag ell" title="A run of a part of its composition">
+      {part.until ? <>to <SafeText text={part.until} most={40} /></> : part.only ? <>only <SafeText text={part.only} most={40} /></> : null}
+      {pinned > 0 && <>{part.until || part.only ? ", " : ""}{pinned} pinned</>}
+    </span>
   );
 }
 

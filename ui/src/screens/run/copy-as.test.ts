@@ -20,6 +20,12 @@ describe("copy as", () => {
     expect(asCurl(run, {}, "b", "http://h")).toContain("http://h/api/v1/runs/r1/rerun");
     expect(JSON.parse(asMcpCall(run, { a: 1 }))).toMatchObject({ method: "tools/call", params: { name: "triage", arguments: { a: 1 } } });
   });
+  it("writes the same part of the composition", () => {
+    const part = { ...run, part: { until: "b c", pinned: ["a"] }, steps: [{ id: "a", output: { n: 1 } }] } as unknown as RunView;
+    expect(asCommand(part, {}, null)).toBe("segue run triage --until 'b c' --mocks triage.test.yaml");
+    expect(asCurl(part, {}, null, "http://h")).toContain(`{"name":"triage","input":{},"until":"b c","mocks":{"a":{"returns":{"n":1}}}}`);
+    expect(asCommand({ ...run, part: { only: "a", run: "r0" } } as unknown as RunView, {}, null)).toBe("segue run triage --only a --run r0");
+  });
   it("knows when a value is not whole", () => {
     expect(hasCut({ a: [{ $cut: { kind: "string", bytes: 9, length: 9, preview: "" } }] })).toBe(true);
     expect(hasCut({ a: [1, null, "x"] })).toBe(false);

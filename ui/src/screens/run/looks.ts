@@ -28,9 +28,13 @@ export function cellsOf(loop: Loop): Cell[] {
   return cells;
 }
 
+/** Why a run of a part did not perform a step. */
+export const ORIGIN_WORDS: Record<NonNullable<StepView["origin"]>, string> = { pinned: "Pinned", reused: "Earlier run", left_out: "Left out" };
+
 /** The elapsed time of a step, as the right end of its node says it. */
 export function whenText(state: AnyState, view: StepView | undefined, now: number): string | undefined {
   if (isRollingBack(view)) return "Rolling back";
+  if (view?.origin) return ORIGIN_WORDS[view.origin];
   const took = view?.started_at ? (view.completed_at ? view.duration_ms : Math.max(view.duration_ms, now - Date.parse(view.started_at))) : null;
   switch (state) {
     case "success":

@@ -7,6 +7,7 @@ import { Icon } from "@/parts/Icon";
 import { Question } from "@/parts/Question";
 import { SafeText } from "@/parts/SafeText";
 import { useRunContext } from "../context";
+import { ORIGIN_WORDS } from "../looks";
 import { Attempts } from "./Attempts";
 import { SourceLines } from "./SourceTab";
 import { ValueTree } from "./ValueTree";
@@ -32,7 +33,7 @@ export function StepTab({ path, plan, view, detail }: Props) {
           <Link className="btn pri" to="/inbox" search={{ question: `${model.run.run_id} ${path}` }}>Answer in the inbox</Link>
         </div>
       )}
-      <WhySkipped path={path} plan={plan} view={view} />
+      {view?.origin ? <Origin view={view} /> : <WhySkipped path={path} plan={plan} view={view} />}
       {plan.tool && <ValueTree path={path} part="input" value={view?.input} template={detail?.template ?? undefined} />}
       {view?.completed_at && view.status !== "failed" && <ValueTree path={path} part="output" value={view.output} />}
       {view?.would && <p className="muted">A dry run: this call {view.would.called ? "was really made, because it only reads" : "was not made"}.</p>}
@@ -90,6 +91,18 @@ function WhySkipped({ path, plan, view }: Props | { path: string; plan: PlanStep
       <b>Why it was skipped: </b>
       {view?.reason ? <SafeText text={view.reason} /> : plan.when ? <>its condition <code><SafeText text={plan.when} /></code> was not met</> : "the run ended before it, or another branch was taken"}
       {causes.map((need) => <div key={need}><button type="button" className="link" onClick={() => select(need)}><SafeText text={need} /></button></div>)}
+    </div>
+  );
+}
+
+/** A step of the composition that this run did not perform itself. */
+function Origin({ view }: { view: StepView }) {
+  const { run } = useRunContext().model;
+  const from = view.origin === "reused" ? run.part?.run : null;
+  return (
+    <div className="note">
+      {view.reason ? <SafeText text={view.reason} most={400} /> : view.origin && ORIGIN_WORDS[view.origin]}
+      {from && <> <Link to="/runs/$id" params={{ id: from }} search={{ step: view.id }}>Show it there</Link></>}
     </div>
   );
 }
