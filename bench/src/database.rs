@@ -3,12 +3,14 @@
 //! It listens on a socket in a temporary folder, runs as a user without rights when the benchmark runs as
 //! root, and ends with this process: it waits on a pipe that closes then.
 
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use tokio_postgres::NoTls;
+
+use crate::workload::runtime;
 
 /// Starts the server, and stops it when no process holds its input any more.
 const WATCHED: &str = r#"
@@ -20,7 +22,7 @@ wait
 "#;
 
 /// How long a server may take to begin and to end.
-const MAX: Duration = Duration::from_secs(60);
+const MAX: Duration = Duration::from_mins(1);
 
 /// A running server.
 pub(crate) struct Database {
@@ -47,8 +49,9 @@ impl Database {
         let input = watchdog.stdin.take();
         let mut database = Database { folder, watchdog, input };
         let until = Instant::now() + MAX;
-        let socket = database.folder.path().join(".s.PGSQL.5432");
-        while UnixStream::connect(&socket).is_err() {
+        let url = database.url();
+        // A server that just began takes connections and refuses their sessions.
+        while !runtime().block_on(async { tokio_postgres::connect(&url, NoTls).await.is_ok() }) {
             let ended = database.watchdog.try_wait().map_err(|error| error.to_string())?;
             if ended.is_some() || Instant::now() > until {
                 let log = std::fs::read_to_string(database.folder.path().join("log"));

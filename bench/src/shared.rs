@@ -213,7 +213,7 @@ fn many(database: &Database, size: Size) -> Row {
     let mut next = number(&url, "SELECT coalesce(max(number), 0) FROM floor.run");
     let mut by_hand = || {
         let first = next + 1;
-        next += size.at_once as i64;
+        next += i64::try_from(size.at_once).expect("a small number");
         let all = (first..=next).map(|run| together.run(run, TURNS));
         runtime.block_on(join_all(all));
     };
@@ -442,8 +442,8 @@ fn shared_runs(database: &Database, size: Size) -> Result<[Row; 2], String> {
     let one = in_processes(&url, 1, size.shared, at_once)?;
     let two = in_processes(&url, 2, size.shared / 2, at_once)?;
     // Each process also ran some to get warm.
-    let expected = 2 * size.shared + 3 * at_once;
-    let lost = expected as i64 - (ended() - before);
+    let expected = i64::try_from(2 * size.shared + 3 * at_once).expect("a small number");
+    let lost = expected - (ended() - before);
     let a_second = |together: &Work| size.shared as f64 / together.seconds;
     let (alone, shared) = (a_second(&one), a_second(&two));
     let throughput = Row {

@@ -110,7 +110,7 @@ impl Floor {
             let hashes: Vec<&[u8]> = these.iter().map(|_| &[7_u8; 32][..]).collect();
             let numbers: Vec<i64> =
                 these.iter().zip(self.next_turn + 1..).map(|(_, n)| n).collect();
-            self.next_turn += these.len() as i64;
+            self.next_turn = numbers.last().copied().unwrap_or(self.next_turn);
             let written = if begins {
                 self.client.execute(&self.begin, &[&runs, &bytes, &hashes, &numbers]).await
             } else {
@@ -147,7 +147,9 @@ impl Together {
                 let (turns, replies): (Vec<Turn>, Vec<_>) = together.drain(..).unzip();
                 floor.write(&turns).await;
                 // The task may have been dropped.
-                replies.into_iter().for_each(|reply: oneshot::Sender<()>| drop(reply.send(())));
+                for reply in replies {
+                    let _: Result<(), ()> = oneshot::Sender::send(reply, ());
+                }
             }
         });
         Together(posted)
