@@ -82,7 +82,7 @@ fn rows(parts: &[&str], size: Size) -> Result<Vec<Row>, String> {
     for part in parts {
         match *part {
             "lone" => rows.extend(lone(&database)),
-            "many" => rows.push(many(&database, size)),
+            "many" => rows.extend(many(&database, size)),
             "processes" => rows.push(processes(&database, size)?),
             "commands" => rows.push(commands(&database, size)),
             _ => rows.extend(shared_runs(&database, size)?),
@@ -203,7 +203,7 @@ fn sync_time(file: &std::path::Path) -> Duration {
 }
 
 /// Chains at once in one process.
-fn many(database: &Database, size: Size) -> Row {
+fn many(database: &Database, size: Size) -> [Row; 2] {
     let url = database.url();
     let kept = Kept::new(&url);
     kept.run(size.at_once, size.at_once);
@@ -222,11 +222,32 @@ fn many(database: &Database, size: Size) -> Row {
     let steps = size.at_once * STEPS;
     let a_second = steps as f64 / pairs.engine().as_secs_f64();
     let row = pairs.row(&format!("P2 {} chains at once, per step", size.at_once), 2.0, steps);
-    Row {
+    let throughput = Row {
         engine: format!("{}, {:.1} k steps/s", row.engine, a_second / 1e3),
         target: format!("≥ {:.0} k steps/s", STEPS_A_SECOND_MIN / 1e3),
         met: Some(a_second >= STEPS_A_SECOND_MIN),
         ..row
+    };
+    [throughput, bytes_of_a_run(&url, &kept, size)]
+}
+
+/// How many bytes a run of ten steps adds to the log of the database, and to its tables.
+fn bytes_of_a_run(url: &str, kept: &Kept, size: Size) -> Row {
+    let log = || number(url, "SELECT (pg_current_wal_lsn() - '0/0')::bigint");
+    let tables = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+        WHERE relnamespace = 'segue'::regnamespace AND relkind = 'r'";
+    let before = (log(), number(url, tables));
+    let runs = 20 * size.at_once;
+    kept.run(runs, size.at_once);
+    let each = |before: i64, after: i64| (after - before) as f64 / runs as f64 / 1e3;
+    let (log, tables) = (each(before.0, log()), each(before.1, number(url, tables)));
+    Row {
+        name: "P2 what a run of 10 steps writes: log; tables".to_owned(),
+        floor: "—".to_owned(),
+        engine: format!("{log:.1} kB; {tables:.1} kB"),
+        ratio: "—".to_owned(),
+        target: "—".to_owned(),
+        met: None,
     }
 }
 
@@ -491,7 +512,7 @@ mod tests {
         // A test cannot start itself as another process: `processes` and `runs` are left out.
         let size = Size { at_once: 2, of_process: 2, rounds: 1, shared: 4, commands: 5 };
         let rows = rows(&["lone", "many", "commands"], size).unwrap();
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 5);
         // A run of the engine and one of the floor have as many turns.
         let database = Database::start().unwrap();
         let kept = Kept::new(&database.url());
