@@ -59,7 +59,7 @@ impl Drop for Folder {
 }
 
 /// A file of full length whose pages are written and synced one after the other.
-struct Syncs {
+pub(crate) struct Syncs {
     file: File,
     page: u64,
 }
@@ -68,7 +68,7 @@ impl Syncs {
     const PAGES: u64 = 256;
     const PAGE_BYTES: usize = 4_096;
 
-    fn new(path: &Path) -> Syncs {
+    pub(crate) fn new(path: &Path) -> Syncs {
         let mut file = OpenOptions::new().write(true).create_new(true).open(path).expect("a file");
         let zeros = [0; Syncs::PAGE_BYTES];
         (0..Syncs::PAGES).for_each(|_| file.write_all(&zeros).expect("there is room"));
@@ -76,7 +76,7 @@ impl Syncs {
         Syncs { file, page: 0 }
     }
 
-    fn one(&mut self) {
+    pub(crate) fn one(&mut self) {
         self.page = (self.page + 1) % Syncs::PAGES;
         let place = SeekFrom::Start(self.page * Syncs::PAGE_BYTES as u64);
         self.file.seek(place).expect("it is that long");

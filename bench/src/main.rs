@@ -6,11 +6,12 @@
 //!
 //! `just bench` prints the tables and writes them to `bench/RESULTS.md`. Parts of it:
 //! `instructions` only counts, `time w1` times one workload, `durable` measures the store, `durable
-//! w3` a part of it, `mcp` measures calls of MCP servers, `repeat w1 engine 1000` and `repeat
+//! w3` a part of it, `mcp` measures calls of MCP servers, `shared` measures the store in Postgres, `repeat w1 engine 1000` and `repeat
 //! durable w1 1000` repeat the work for a profiler, `language` measures the language service. Separately, `scale` checks large runs and their
 //! memory.
 
 mod count;
+mod database;
 mod durable;
 mod echo;
 mod floor;
@@ -21,6 +22,8 @@ mod mcp;
 mod measure;
 mod retries;
 mod scale;
+mod shared;
+mod shared_floor;
 mod start;
 mod workload;
 
@@ -41,6 +44,7 @@ fn main() -> Result<(), String> {
     match words.as_slice() {
         ["echo-server", "stdio"] => return echo::on_stdio(),
         ["echo-server", "http"] => return echo::on_http(),
+        ["shared-process", url, runs, at_once] => return shared::process(url, runs, at_once),
         _ if std::env::var_os(HEAP[0].0).is_none() => return again_with_heap(),
         [] => everything()?,
         ["instructions"] => measure::print(&measure::table(&count::rows())),
@@ -60,6 +64,10 @@ fn main() -> Result<(), String> {
         ["durable", parts @ ..] if parts.iter().all(|part| durable::PARTS.contains(part)) => {
             measure::print(&measure::table(&durable::rows(parts)));
         }
+        ["shared"] => shared::report(&shared::PARTS)?,
+        ["shared", parts @ ..] if parts.iter().all(|part| shared::PARTS.contains(part)) => {
+            shared::report(parts)?;
+        }
         ["mcp"] => mcp::report(&mcp::PARTS)?,
         ["mcp", "pinned", parts @ ..] => mcp::pinned(parts),
         ["mcp", parts @ ..] if parts.iter().all(|part| mcp::PARTS.contains(part)) => {
@@ -73,7 +81,7 @@ fn main() -> Result<(), String> {
         ["language"] => measure::print(&measure::table(&language::rows())),
         ["large"] => count::large(),
         _ => {
-            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | mcp [PART…] | \
+            return Err("instructions | time KEY | repeat KEY SIDE TIMES | repeat durable PART TIMES | durable [PART…] | shared [PART…] | mcp [PART…] | \
                         scale [CASE SIZE] | language | large"
                 .to_owned());
         }
@@ -111,6 +119,7 @@ fn everything() -> Result<(), String> {
     let durable = measure::table(&durable::rows(&durable::PARTS));
     measure::print(&durable);
     measure::write(&measure::page(&memory, &durable));
+    shared::report(&shared::PARTS)?;
     mcp::report(&mcp::PARTS)
 }
 

@@ -38,6 +38,8 @@ mod planning;
 mod postgres;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres_server;
+#[cfg(all(feature = "postgres", unix))]
+mod postgres_tls;
 mod processes;
 mod queue;
 mod recover;
@@ -46,6 +48,8 @@ mod runners;
 mod server;
 #[cfg(unix)]
 mod settle;
+#[cfg(all(feature = "postgres", unix))]
+mod shared_figures;
 mod skills;
 mod sqlite;
 mod stores;

@@ -40,7 +40,7 @@ pub(crate) fn programs() -> Option<PathBuf> {
 }
 
 /// Whether this process runs as root, which a server refuses.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     let id = Command::new("id").arg("-u").output();
     id.is_ok_and(|id| id.stdout.trim_ascii() == b"0")
 }

@@ -19,7 +19,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 use segue_core::limits::Limits;
 use segue_core::run::{NodeId, Run};
-use segue_runtime::store::StoreFigures;
+use segue_runtime::store::{SharedFigures, StoreFigures};
 
 use super::run_timings::{RunUpdate, SpanOutcome};
 
@@ -101,6 +101,60 @@ pub const METRICS: &[MetricInfo] = &[
     described("segue_store_queue", "gauge", &[], "Writes waiting for the store"),
     described("segue_store_size_bytes", "gauge", &[], "Size of the store's files"),
     described(
+        "segue_store_claims_total",
+        "counter",
+        &[],
+        "Runs that this process claimed from a shared store",
+    ),
+    described(
+        "segue_store_takeovers_total",
+        "counter",
+        &[],
+        "Runs that this process took from one that died",
+    ),
+    described(
+        "segue_store_refused_total",
+        "counter",
+        &[],
+        "Journal writes refused because another process owns the run",
+    ),
+    described(
+        "segue_store_withheld_total",
+        "counter",
+        &[],
+        "Calls that did not leave because the lease was over",
+    ),
+    described(
+        "segue_store_lease_seconds",
+        "gauge",
+        &[],
+        "How long this process owns its runs after a heartbeat; 0 without a shared store",
+    ),
+    described(
+        "segue_store_heartbeat_age_seconds",
+        "gauge",
+        &[],
+        "Time since the last heartbeat that the store has answered",
+    ),
+    described(
+        "segue_store_due_runs",
+        "gauge",
+        &[],
+        "Runs that are due and that no process drives, up to 10,000",
+    ),
+    described(
+        "segue_store_due_age_seconds",
+        "gauge",
+        &[],
+        "How long the first of these runs has been due",
+    ),
+    described(
+        "segue_store_notification_lag_seconds",
+        "gauge",
+        &[],
+        "How late this process hears of what others write",
+    ),
+    described(
         "segue_upstream_up",
         "gauge",
         &["server"],
@@ -180,6 +234,7 @@ type Labels<const N: usize> = [(&'static str, Label); N];
 type Counters<const N: usize> = Family<Labels<N>, Counter>;
 type Histograms<const N: usize> = Family<Labels<N>, Histogram, fn() -> Histogram>;
 type Seconds = Counter<f64, AtomicU64>;
+type SecondsNow = Gauge<f64, AtomicU64>;
 
 /// Label values of one kind, limited in number.
 struct LabelNames {
@@ -256,10 +311,35 @@ struct ScrapedMetrics {
     sync_seconds: Seconds,
     queue: Gauge,
     size: Gauge,
+    claims: Counter,
+    takeovers: Counter,
+    refused: Counter,
+    withheld: Counter,
+    lease: SecondsNow,
+    heartbeat_age: SecondsNow,
+    due: Gauge,
+    due_age: SecondsNow,
+    notification_lag: SecondsNow,
     up: Family<Labels<1>, Gauge>,
     starts: Counters<1>,
     failures: Counters<1>,
     memory: Gauge,
+}
+
+impl ScrapedMetrics {
+    /// Sets those of a store that several processes share.
+    fn set_shared(&self, shared: &SharedFigures) {
+        let count = |counter: &Counter, count| counter.inner().store(count, Ordering::Relaxed);
+        count(&self.claims, shared.claims);
+        count(&self.takeovers, shared.takeovers);
+        count(&self.refused, shared.refused);
+        count(&self.withheld, shared.withheld);
+        self.lease.set(shared.lease.as_secs_f64());
+        self.heartbeat_age.set(shared.heartbeat_age.as_secs_f64());
+        self.due.set(i64::try_from(shared.due).unwrap_or(i64::MAX));
+        self.due_age.set(shared.due_age.as_secs_f64());
+        self.notification_lag.set(shared.notification_lag.as_secs_f64());
+    }
 }
 
 fn histogram() -> Histogram {
@@ -318,6 +398,15 @@ impl Metrics {
         register(registry, "segue_store_sync_seconds_total", &read.sync_seconds);
         register(registry, "segue_store_queue", &read.queue);
         register(registry, "segue_store_size_bytes", &read.size);
+        register(registry, "segue_store_claims_total", &read.claims);
+        register(registry, "segue_store_takeovers_total", &read.takeovers);
+        register(registry, "segue_store_refused_total", &read.refused);
+        register(registry, "segue_store_withheld_total", &read.withheld);
+        register(registry, "segue_store_lease_seconds", &read.lease);
+        register(registry, "segue_store_heartbeat_age_seconds", &read.heartbeat_age);
+        register(registry, "segue_store_due_runs", &read.due);
+        register(registry, "segue_store_due_age_seconds", &read.due_age);
+        register(registry, "segue_store_notification_lag_seconds", &read.notification_lag);
         register(registry, "segue_upstream_up", &read.up);
         register(registry, "segue_upstream_starts_total", &read.starts);
         register(registry, "segue_upstream_failures_total", &read.failures);
@@ -412,6 +501,7 @@ impl Metrics {
         read.sync_seconds.inner().store(spent.to_bits(), Ordering::Relaxed);
         read.queue.set(i64::try_from(store.queue).unwrap_or(i64::MAX));
         read.size.set(i64::try_from(store.size_bytes).unwrap_or(i64::MAX));
+        read.set_shared(&store.shared);
         for (server, is_up, starts, failures) in (self.upstream)() {
             let server = [("server", Label(server))];
             read.up.get_or_create(&server).set(i64::from(is_up));
@@ -476,7 +566,19 @@ mod tests {
         metrics.count_request("getRun", 200, Duration::from_millis(20));
         metrics.count_refused();
         let sync_time = Duration::from_millis(1_500);
-        let store = StoreFigures { appends: 7, syncs: 3, sync_time, queue: 2, size_bytes: 4096 };
+        let shared = SharedFigures {
+            claims: 9,
+            takeovers: 2,
+            refused: 1,
+            withheld: 6,
+            lease: Duration::from_secs(10),
+            heartbeat_age: Duration::from_millis(2_500),
+            due: 8,
+            due_age: Duration::from_millis(750),
+            notification_lag: Duration::from_millis(5),
+        };
+        let store =
+            StoreFigures { appends: 7, syncs: 3, sync_time, queue: 2, size_bytes: 4096, shared };
         let figures = GaugeValues { active: 4, waiting: 1, followers: 5, store };
         let text = metrics.render(&figures);
         for line in [
@@ -487,6 +589,15 @@ mod tests {
             "segue_store_sync_seconds_total 1.5",
             "segue_store_queue 2",
             "segue_store_size_bytes 4096",
+            "segue_store_claims_total 9",
+            "segue_store_takeovers_total 2",
+            "segue_store_refused_total 1",
+            "segue_store_withheld_total 6",
+            "segue_store_lease_seconds 10.0",
+            "segue_store_heartbeat_age_seconds 2.5",
+            "segue_store_due_runs 8",
+            "segue_store_due_age_seconds 0.75",
+            "segue_store_notification_lag_seconds 0.005",
             "segue_upstream_up{server=\"files\"} 1",
             "segue_upstream_starts_total{server=\"files\"} 2",
             "segue_http_requests_total{route=\"getRun\",status=\"200\"} 1",

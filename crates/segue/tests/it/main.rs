@@ -13,6 +13,7 @@ mod dialects;
 mod docs;
 mod dry;
 mod examples;
+mod features;
 mod first_steps;
 mod gate;
 mod generate;

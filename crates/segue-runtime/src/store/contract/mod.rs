@@ -35,6 +35,32 @@ pub struct StoreFigures {
     pub queue: u64,
     /// Size of its files.
     pub size_bytes: u64,
+    /// Those of a store that several processes share; all zero for others.
+    pub shared: SharedFigures,
+}
+
+/// Figures of a store that several processes share. Counts are those of this process since it opened the
+/// store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SharedFigures {
+    /// Runs that it claimed.
+    pub claims: u64,
+    /// Runs that it took from an owner that died.
+    pub takeovers: u64,
+    /// Turns that were refused because another process owns the run.
+    pub refused: u64,
+    /// Calls that did not leave, because its lease was over.
+    pub withheld: u64,
+    /// How long its lease holds after a heartbeat.
+    pub lease: Duration,
+    /// How long ago its last heartbeat was sent that the store has answered; zero before the first one.
+    pub heartbeat_age: Duration,
+    /// Runs that are due and that no process drives, as far as they were counted.
+    pub due: u64,
+    /// How long the first of them has been due.
+    pub due_age: Duration,
+    /// How late this process hears of what others do.
+    pub notification_lag: Duration,
 }
 
 /// A store: everything that Segue remembers.

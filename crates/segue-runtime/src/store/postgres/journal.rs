@@ -126,6 +126,7 @@ pub(super) async fn acquire(
         if written? {
             let lease = taken(&after.row)?;
             shared.ownership.insert(run_id.clone(), after.held());
+            shared.counters.takeovers.add(u64::from(before.row.owner.is_some()));
             return Ok(lease);
         }
     }

@@ -12,6 +12,7 @@
 
 mod collections;
 mod commands;
+mod counters;
 mod diagnose;
 mod error;
 mod history;
@@ -46,6 +47,7 @@ use super::{
     AppendRecord, Due, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue as _,
     Store, StoreError, StoreFigures, TakeOver,
 };
+use counters::Counters;
 pub use diagnose::{DatabaseFacts, Standby, diagnose};
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
@@ -110,6 +112,7 @@ struct Shared {
     options: PostgresOptions,
     ownership: Ownership,
     counts: PendingCounts,
+    counters: Counters,
     /// Turns that runs asked to write.
     appends: AtomicU64,
     commits: AtomicU64,
@@ -150,6 +153,7 @@ impl PostgresStore {
             options,
             ownership: Ownership::default(),
             counts: PendingCounts::default(),
+            counters: Counters::default(),
             appends: AtomicU64::default(),
             commits: AtomicU64::default(),
             nanos: AtomicU64::default(),
@@ -321,7 +325,9 @@ impl JournalStore for PostgresStore {
             Ok(shared.ownership.settled(&wanted, max).await)
         });
         let Lease { run_id, epoch } = lease.clone();
-        match standing.await? {
+        let standing = standing.await?;
+        self.shared.counters.withheld.add(u64::from(standing != Standing::Held));
+        match standing {
             Standing::Held => Ok(()),
             Standing::Uncertain => Err(unavailable("the lease cannot be prolonged")),
             Standing::Lost => match self.run(&run_id).await? {
@@ -419,6 +425,7 @@ impl Store for PostgresStore {
             sync_time: Duration::from_nanos(read(&self.shared.nanos)),
             queue: read(&self.shared.queue),
             size_bytes: read(&self.shared.size_bytes),
+            shared: self.shared.shared_figures(),
         }
     }
 }

@@ -238,6 +238,14 @@ impl Ownership {
         }
     }
 
+    /// How long ago the last heartbeat was sent that the database has answered; zero before the first one.
+    pub(super) fn heartbeat_age(&self, lease: Duration) -> Duration {
+        let state = self.state.lock();
+        let lease_ms = u64::try_from(lease.as_millis()).unwrap_or(u64::MAX / 2);
+        let age_ms = (boot_ms() + lease_ms).saturating_sub(state.deadline_ms);
+        Duration::from_millis(if state.owner.is_some() { age_ms } else { 0 })
+    }
+
     /// Waits until the next heartbeat has told whether this process owns its runs, or for so long.
     pub(super) async fn settled(&self, lease: &Lease, max: Duration) -> Standing {
         let until = tokio::time::Instant::now() + max;
@@ -281,6 +289,8 @@ pub(super) async fn register(shared: &Arc<Shared>) -> Result<(), StoreError> {
 async fn listening(shared: &Shared) -> Result<DbSession, StoreError> {
     let session = shared.address.connect().await?;
     session.batch(Signals::LISTEN).await?;
+    session.batch(&shared.address.signals.lag.listen()).await?;
+    shared.address.signals.lag.reset();
     shared.address.signals.wake_all();
     Ok(session)
 }
@@ -318,6 +328,8 @@ async fn keep_up(shared: Arc<Shared>) -> Result<(), StoreError> {
     release_unreleased(&shared, &session).await?;
     queue::wake_commanded(&session).await?;
     shared.measure(&session).await;
+    shared.measure_queue(&session).await;
+    shared.address.signals.lag.send(&session).await?;
     drop(session);
     shared.flush_counts().await
 }

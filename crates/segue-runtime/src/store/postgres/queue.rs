@@ -231,6 +231,9 @@ async fn claim(
             Ok(stored) => {
                 let lease = Lease { run_id: stored.row.run_id.clone(), epoch: stored.row.epoch };
                 shared.ownership.insert(lease.run_id.clone(), stored.held());
+                shared.counters.claims.add(1);
+                // One without an owner has no claim.
+                shared.counters.takeovers.add(u64::from(stored.claim.is_some()));
                 runs.push(ClaimedRun { row: stored.row, lease });
             }
             Err(damage) => {

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Row, SimpleQueryMessage, SimpleQueryRow, Statement};
 
+use super::counters::NotificationLag;
 use super::error::{broken, store_error, unavailable};
 use super::tls::Tls;
 use super::url::PostgresUrl;
@@ -58,6 +59,8 @@ pub(super) struct Signals {
     pub(super) due: Arc<Notify>,
     /// A process freed a slot that others may wait for.
     pub(super) slots: Notify,
+    /// How late notifications are.
+    pub(super) lag: NotificationLag,
 }
 
 impl Signals {
@@ -68,7 +71,8 @@ impl Signals {
         match channel {
             "segue_command" => self.commands.notify_one(),
             "segue_due" => self.due.notify_one(),
-            _ => self.slots.notify_waiters(),
+            "segue_slot" => self.slots.notify_waiters(),
+            other => drop(self.lag.heard(other)),
         }
     }
 

@@ -390,6 +390,7 @@ fn continued(
 fn follow(shared: &Shared, write: Write, stored: &DbRun) -> Option<Ready> {
     if let Err(refused) = stored.check_fence(&write.lease, write.record.expected) {
         if matches!(refused, StoreError::Lost { .. }) {
+            shared.counters.refused.add(1);
             shared.ownership.remove(&write.lease.run_id);
         }
         let _ = write.reply.send(Err(refused));
@@ -563,6 +564,7 @@ fn refuse_one(shared: &Shared, one: Ready, row: Option<Result<DbRun, StoreError>
             Ok(()) => unavailable("the run was written by another process meanwhile"),
             Err(refused) => {
                 if matches!(refused, StoreError::Lost { .. }) {
+                    shared.counters.refused.add(1);
                     shared.ownership.remove(&run_id);
                 }
                 refused

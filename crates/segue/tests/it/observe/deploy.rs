@@ -112,8 +112,13 @@ fn what_is_started_can_be_started() {
 
 /// The unit says what systemd understands, and shuts out what a server of programs does not need.
 #[test]
-fn the_unit_is_one_that_systemd_takes() {
-    let unit = deploy("segue.service");
+fn the_units_are_ones_that_systemd_takes() {
+    for name in ["segue.service", "shared/segue-server.service", "shared/segue-worker.service"] {
+        is_one_that_systemd_takes(&deploy(name));
+    }
+}
+
+fn is_one_that_systemd_takes(unit: &str) {
     for line in unit.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '['])) {
         assert!(line.contains('='), "{line}");
     }
@@ -131,4 +136,47 @@ fn the_unit_is_one_that_systemd_takes() {
     let about_us: Vec<&str> = said.lines().filter(|line| line.contains("segue.service")).collect();
     let about_us: Vec<&&str> = about_us.iter().filter(|line| !line.contains("man ")).collect();
     assert!(about_us.is_empty(), "{said}");
+}
+
+/// A database, a server that only takes requests, and workers: what they start exists, and the configuration
+/// can be used.
+#[test]
+fn several_machines_can_be_started() {
+    let compose = parsed(&repository().join("deploy/shared/compose.yaml"));
+    let services = &compose["services"];
+    assert!(services["database"]["healthcheck"].is_object());
+    let text = deploy("shared/compose.yaml");
+    assert!(
+        !Regex::new(r"(?i)password: [a-z0-9]").unwrap().is_match(&text),
+        "a password in a file"
+    );
+    for (_, [mounted]) in
+        Regex::new(r"- \./([\w./-]+):").unwrap().captures_iter(&text).map(|c| c.extract())
+    {
+        assert!(repository().join("deploy/shared").join(mounted).exists(), "{mounted}");
+    }
+    let world = World::new();
+    for (service, command) in [("server", "serve"), ("worker", "worker")] {
+        let help = world.segue(&[command, "--help"]).exits(0).stdout;
+        let words = services[service]["command"].as_array().unwrap();
+        assert_eq!(words[0], command);
+        let unit = deploy(&format!("shared/segue-{service}.service"));
+        let start = unit.lines().find(|line| line.starts_with("ExecStart=")).unwrap();
+        assert!(start.contains(&format!("segue.yaml {command} ")), "{start}");
+        let started = start.split_whitespace().skip(1);
+        let options = words.iter().filter_map(Json::as_str).chain(started);
+        for option in options.filter(|word| word.starts_with("--")) {
+            assert!(help.contains(option), "{option} of {command}");
+        }
+    }
+    world.file("segue.yaml", deploy("shared/segue.yaml"));
+    world.file("compositions/hello.yaml", deploy("shared/compositions/hello.yaml"));
+    let mut check = world.command(crate::support::SEGUE);
+    check.args(["--config", "segue.yaml", "--store", "memory", "run", "hello"]);
+    check.args(["-i", "name=Ada", "--dry-run"]);
+    for name in ["SEGUE_TOKEN", "SEGUE_METRICS_TOKEN", "SEGUE_DATABASE_PASSWORD"] {
+        check.env(name, format!("{TOKEN}-{name}"));
+    }
+    let done = crate::support::Done::of(check.output().unwrap()).exits(0);
+    assert!(!done.stderr.contains("warning") && !done.stderr.contains(TOKEN), "{done:?}");
 }
