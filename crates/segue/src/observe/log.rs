@@ -6,7 +6,10 @@
 //! At `debug`, other libraries log whole messages, with inputs of runs and tokens of clients. So their
 //! lines are limited to `info`, and the secrets of the configuration are removed from every line.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -62,11 +65,30 @@ pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
 }
 
 /// Texts that are removed from every line.
-static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
+static SECRETS: RwLock<HiddenSecrets> =
+    RwLock::new(HiddenSecrets { by_config: BTreeMap::new(), all: None });
 
-/// Removes these secrets from every line from now on.
-pub fn redact(secrets: Secrets) {
-    *SECRETS.write() = Some(secrets);
+/// The secrets of every configuration in use: a language server has one for each folder.
+struct HiddenSecrets {
+    by_config: BTreeMap<PathBuf, Secrets>,
+    /// All of them, to be found in one pass.
+    all: Option<Secrets>,
+}
+
+/// Removes the secrets of a configuration from every line from now on, besides those of others. Its own
+/// previous ones are replaced.
+pub fn redact(config: &Path, secrets: Secrets) {
+    let mut hidden = SECRETS.write();
+    hidden.by_config.insert(config.to_owned(), secrets);
+    hidden.all = hidden.by_config.values().cloned().reduce(|all, more| all.with(&more));
+}
+
+/// A line without secrets.
+fn redacted(line: &[u8]) -> Cow<'_, [u8]> {
+    match &SECRETS.read().all {
+        Some(secrets) => Cow::Owned(secrets.redact(&String::from_utf8_lossy(line)).into_bytes()),
+        None => Cow::Borrowed(line),
+    }
 }
 
 /// Standard error without secrets. The logging library writes one line at a time.
@@ -74,13 +96,7 @@ struct RedactingStderr;
 
 impl io::Write for RedactingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut to = io::stderr().lock();
-        match &*SECRETS.read() {
-            Some(secrets) => {
-                to.write_all(secrets.redact(&String::from_utf8_lossy(line)).as_bytes())?;
-            }
-            None => to.write_all(line)?,
-        }
+        io::stderr().lock().write_all(&redacted(line))?;
         Ok(line.len())
     }
 
@@ -168,5 +184,24 @@ pub(super) fn log_update(
             );
         }
         RunUpdate::Attempt(..) | RunUpdate::Step { .. } | RunUpdate::Retried(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A language server has several configurations at once, and each may be loaded again.
+    #[test]
+    fn the_secrets_of_every_configuration_are_hidden() {
+        let secrets = |value: &str| Secrets::new([value.to_owned()]);
+        let shown = |line: &str| String::from_utf8(redacted(line.as_bytes()).into_owned()).unwrap();
+        redact(Path::new("/log-test/one.yaml"), secrets("first-password"));
+        redact(Path::new("/log-test/two.yaml"), secrets("second-password"));
+        let both = shown("first-password and second-password");
+        assert_eq!(both, "«secret» and «secret»");
+        redact(Path::new("/log-test/two.yaml"), secrets("third-password"));
+        let now = shown("first-password, second-password, third-password");
+        assert_eq!(now, "«secret», second-password, «secret»");
     }
 }
