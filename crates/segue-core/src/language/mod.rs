@@ -122,6 +122,11 @@ impl Analysis {
         &self.findings
     }
 
+    /// The name of the composition, whatever errors it has.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.composition.as_ref().map(|composition| &composition.name)
+    }
+
     /// The composition, if there is no error.
     pub fn composition(&self) -> Option<&Arc<Composition>> {
         self.composition.as_ref().filter(|_| self.is_sound)
