@@ -30,7 +30,7 @@ fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
         diagnostics.iter().for_each(|finding| print_finding(finding, source));
     }
     let file = config.file.as_deref().unwrap_or(Path::new(""));
-    log::redact(file, Secrets::new(config.secrets.iter().cloned()));
+    log::redact(&file.to_string_lossy(), Secrets::new(config.secrets.iter().cloned()));
     if !options.quiet && !TrustFile::load().allows(&config) {
         print_note(&untrusted_note(&config));
     }

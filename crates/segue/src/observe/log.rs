@@ -9,7 +9,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
@@ -66,21 +65,21 @@ pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
 
 /// Texts that are removed from every line.
 static SECRETS: RwLock<HiddenSecrets> =
-    RwLock::new(HiddenSecrets { by_config: BTreeMap::new(), all: None });
+    RwLock::new(HiddenSecrets { by_owner: BTreeMap::new(), all: None });
 
 /// The secrets of every configuration in use: a language server has one for each folder.
 struct HiddenSecrets {
-    by_config: BTreeMap<PathBuf, Secrets>,
+    by_owner: BTreeMap<String, Secrets>,
     /// All of them, to be found in one pass.
     all: Option<Secrets>,
 }
 
-/// Removes the secrets of a configuration from every line from now on, besides those of others. Its own
-/// previous ones are replaced.
-pub fn redact(config: &Path, secrets: Secrets) {
+/// Removes the secrets of an owner, such as a configuration, from every line from now on, besides those of
+/// others. Its own previous ones are replaced.
+pub fn redact(owner: &str, secrets: Secrets) {
     let mut hidden = SECRETS.write();
-    hidden.by_config.insert(config.to_owned(), secrets);
-    hidden.all = hidden.by_config.values().cloned().reduce(|all, more| all.with(&more));
+    hidden.by_owner.insert(owner.to_owned(), secrets);
+    hidden.all = hidden.by_owner.values().cloned().reduce(|all, more| all.with(&more));
 }
 
 /// A line without secrets.
@@ -196,11 +195,11 @@ mod tests {
     fn the_secrets_of_every_configuration_are_hidden() {
         let secrets = |value: &str| Secrets::new([value.to_owned()]);
         let shown = |line: &str| String::from_utf8(redacted(line.as_bytes()).into_owned()).unwrap();
-        redact(Path::new("/log-test/one.yaml"), secrets("first-password"));
-        redact(Path::new("/log-test/two.yaml"), secrets("second-password"));
+        redact("one", secrets("first-password"));
+        redact("two", secrets("second-password"));
         let both = shown("first-password and second-password");
         assert_eq!(both, "«secret» and «secret»");
-        redact(Path::new("/log-test/two.yaml"), secrets("third-password"));
+        redact("two", secrets("third-password"));
         let now = shown("first-password, second-password, third-password");
         assert_eq!(now, "«secret», second-password, «secret»");
     }
