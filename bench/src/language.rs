@@ -6,6 +6,7 @@ use std::time::Duration;
 use segue_core::compile::compile;
 use segue_core::document::to_yaml;
 use segue_core::language::Analysis;
+use segue_core::language::edit::{self, Edit, Place};
 use segue_core::source::Source;
 use segue_core::value::Value;
 
@@ -15,6 +16,9 @@ use crate::measure::{Clock, Row, compare, show};
 use crate::workload::source;
 
 const STEPS: usize = 1_000;
+
+/// The most compiles of the same text that an edit of the graph costs.
+const EDIT_RATIO: f64 = 10.0;
 
 /// An author who types waits no longer than this.
 const FINDINGS_MAX: Duration = Duration::from_millis(150);
@@ -40,16 +44,28 @@ pub(crate) fn rows() -> Vec<Row> {
     assert!(!unfinished.completions(position(last)).is_empty(), "names are proposed");
     assert!(correct.rename(id, "renamed").expect("the name is free").len() > 3);
 
-    let row = |name: &str, most: Option<Duration>, work: &mut dyn FnMut()| {
+    let measured = |work: &mut dyn FnMut()| {
         let mut compiled = || {
             black_box(compile(black_box(&yaml), &catalog, &limits));
         };
-        let pairs = compare(Clock::Processor, &mut compiled, work);
+        compare(Clock::Processor, &mut compiled, work)
+    };
+    let named = |name: &str| format!("{name}, {STEPS} steps (floor: compile)");
+    let row = |name: &str, most: Option<Duration>, work: &mut dyn FnMut()| {
+        let pairs = measured(work);
         let met = most.map(|most| pairs.engine() <= most);
         let target = most.map_or_else(|| "—".to_owned(), |most| format!("≤ {}", show(most)));
-        let name = format!("{name}, {STEPS} steps (floor: compile)");
-        Row { target, met, ..pairs.row(&name, 0.0, 1) }
+        Row { target, met, ..pairs.row(&named(name), 0.0, 1) }
     };
+    let edited = |name: &str, change: &Edit| {
+        let make = || edit::edit(black_box(&yaml), black_box(change), &catalog, &limits);
+        assert!(!make().expect("the edit is possible").edits.is_empty(), "{name}");
+        let pairs = measured(&mut || {
+            let _ = black_box(make());
+        });
+        pairs.row(&named(name), EDIT_RATIO, 1)
+    };
+    let middle = format!("s{}", STEPS / 2);
     let analyze = |source: &Source| {
         black_box(Analysis::new(black_box(source), &catalog, &limits));
     };
@@ -72,5 +88,31 @@ pub(crate) fn rows() -> Vec<Row> {
         row("rename", None, &mut || {
             black_box(correct.rename(id, "renamed").expect("the name is free"));
         }),
+        edited(
+            "edit: a parameter",
+            &Edit::SetField {
+                step: Some(middle.as_str().into()),
+                field: "/parameters/n".into(),
+                value: Value::from(7),
+            },
+        ),
+        edited(
+            "edit: add a step",
+            &Edit::AddStep {
+                step: Value::object([("id", Value::from("added")), ("wait", Value::from("1s"))]),
+                place: Place::After { step: middle.as_str().into() },
+            },
+        ),
+        edited(
+            "edit: move a step",
+            &Edit::MoveStep {
+                step: middle.as_str().into(),
+                place: Place::After { step: format!("s{}", STEPS - 1).into() },
+            },
+        ),
+        edited(
+            "edit: rename a step",
+            &Edit::RenameStep { step: middle.as_str().into(), to: "renamed".into() },
+        ),
     ]
 }

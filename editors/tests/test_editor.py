@@ -219,6 +219,84 @@ async def test_hover_definition_outline_links_and_tokens(editor, world):
     assert tokens.data and len(tokens.data) % 5 == 0
 
 
+async def hovered(editor, uri, needle, until):
+    """What hovering shows, once it is as expected: the store is looked at in the background."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        hover = await editor.client.text_document_hover_async(lsp.HoverParams(**editor.at(uri, needle)))
+        shown = hover.contents.value if hover else ""
+        if until(shown):
+            return shown
+        assert time.monotonic() < end, shown
+        await asyncio.sleep(0.05)
+
+
+PAST = """\
+name: past
+input:
+  type: object
+  properties: { who: { type: string }, password: { type: string, writeOnly: true } }
+steps:
+  - id: greeting
+    tool: builtin:echo
+    parameters: { text: "Hello, {{ input.who }}!" }
+  - id: secret
+    tool: builtin:echo
+    parameters: { text: "{{ input.password }}" }
+  - { id: wrong, tool: builtin:echo, parameters: { text: "{{ greetin.text }}" } }
+"""
+
+
+async def test_hover_shows_the_last_value_and_the_times_of_a_step(editor, world):
+    world.file("segue.yaml", "compositions: [past.yaml]\nstore: sqlite:runs.db\n")
+    world.file("past.yaml", PAST.replace("greetin.", "greeting."))
+    run = ("run", "past.yaml", "-i", "password=tops3cret-word", "--yes", "-i")
+    world.segue(*run, "who=Ada")
+    await editor.start()
+    uri = editor.open("past.yaml", PAST)
+    assert mentions("greetin")(await editor.findings(uri, bool))
+    shown = await hovered(editor, uri, "id: greetin", lambda text: "Hello, Ada!" in text)
+    assert "last value" in shown
+    await hovered(editor, uri, "id: secre", lambda text: "last value" in text and "tops3cret" not in text)
+    # Ten calls are enough for times; a run while the editor is open is noticed.
+    for _ in range(4):
+        world.segue(*run, "who=Grace")
+    shown = await hovered(editor, uri, "id: greetin", lambda text: "Hello, Grace!" in text and "calls," in text)
+    assert "half of them within" in shown
+
+
+async def test_tests_are_checked_against_their_composition(editor, world):
+    world.file("hello.yaml", HELLO)
+    await editor.start()
+    text = (
+        "tests:\n  - name: greets\n    input: { who: Ada }\n    tools: { nothing: { returns: 1 } }\n"
+        "    expect: { status: success }\n"
+    )
+    uri = editor.open("hello.test.yaml", text)
+    assert mentions("nothing")(await editor.findings(uri, bool))
+    editor.replace(uri, "tools: { nothing: { returns: 1 } }\n", "tools: { greeting: { returns: { text: x } } }\n")
+    assert await editor.findings(uri, lambda found: not found) == []
+    # The composition is changed on disk: what the tests name is gone.
+    world.file("hello.yaml", HELLO.replace("greeting", "welcome"))
+    editor.client.text_document_did_save(lsp.DidSaveTextDocumentParams(lsp.TextDocumentIdentifier(uri=uri)))
+    assert mentions("greeting")(await editor.findings(uri, bool))
+    world.file("hello.yaml", HELLO.replace("text_stats", "text_stats\n    tmeout: 1s"))
+    editor.client.text_document_did_save(lsp.DidSaveTextDocumentParams(lsp.TextDocumentIdentifier(uri=uri)))
+    await editor.findings(uri, lambda found: mentions("`hello.yaml` cannot be tested: line 10")(found))
+
+
+async def test_a_property_of_the_input_is_renamed_everywhere(editor, world):
+    await editor.start()
+    text = HELLO.replace("count.chars", "nothing.chars").replace("greeting.text }}\" }\noutput", "who }}\" }\noutput")
+    uri = editor.open("hello.yaml", text)
+    assert mentions("nothing")(await editor.findings(uri, bool))
+    place = editor.at(uri, "{{ input.wh")
+    edit = await editor.client.text_document_rename_async(lsp.RenameParams(new_name="person", **place))
+    expected = text.replace("[who]", "[person]").replace("{ who:", "{ person:")
+    expected = expected.replace("input.who", "input.person").replace("{{ who }}", "{{ person }}")
+    assert applied(text, edit.document_changes[0].edits) == expected
+
+
 async def test_code_lenses_are_for_extensions_that_run_them(editor, world):
     commands = ["segue.run", "segue.dryRun", "segue.test"]
     await editor.start(options={"commands": commands})

@@ -13,6 +13,10 @@ pub const TYPE_DEPTH_MAX: usize = 32;
 /// Alternatives of one static type; of more, none is known.
 pub const TYPE_ALTERNATIVES_MAX: usize = 128;
 
+/// Nesting of expressions and templates whose types are inferred together: a step that reads a step that
+/// reads a step. Deeper types are unknown.
+pub const INFERENCE_DEPTH_MAX: usize = 256;
+
 /// Limits on a text, a plan and a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -140,6 +144,10 @@ pub struct Limits {
     pub served_body_bytes_max: usize,
     /// Timeout for the body of one request.
     pub served_body_ms: u64,
+    /// Files of compositions that one list holds.
+    pub served_files_max: usize,
+    /// Size of the files of compositions that one list reads.
+    pub served_files_bytes_max: u64,
     /// How much of a body that is too large is still read, so that its client sees the response.
     pub served_excess_bytes_max: usize,
     /// How long such a body is still read.
@@ -259,6 +267,8 @@ impl Default for Limits {
             served_header_ms: 10_000,
             served_body_bytes_max: 8 * 1024 * 1024,
             served_body_ms: 30_000,
+            served_files_max: 10_000,
+            served_files_bytes_max: 64 * 1024 * 1024,
             served_excess_bytes_max: 64 * 1024 * 1024,
             served_excess_ms: 2_000,
             served_stall_ms: 30_000,

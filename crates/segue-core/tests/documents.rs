@@ -370,6 +370,72 @@ fn spans_cover_exactly_what_was_written() {
 }
 
 /// Lines and columns as an editor counts them, in every style.
+/// A byte order mark at the beginning, before a later document or inside quotes moves no span.
+#[test]
+fn spans_are_right_beside_a_byte_order_mark() {
+    for (text, expected) in [
+        ("\u{feff}a: \"x\"\nb: 'y'\n", vec!["\"x\"", "'y'"]),
+        ("\u{feff}\"a\": \"x\"\n", vec!["\"x\""]),
+        ("\u{feff}%YAML 1.2\n---\na: \"x\"\nb: y\n", vec!["\"x\"", "y"]),
+        ("a: \"\u{feff}x\"\nb: \"y\"\nc: z\n", vec!["\"\u{feff}x\"", "\"y\"", "z"]),
+        (
+            "a: 'x\u{feff}'\nb: 'y'\nc: [ 'ü\u{feff}\u{feff}', z ]\n",
+            vec!["'x\u{feff}'", "'y'", "'ü\u{feff}\u{feff}'", "z"],
+        ),
+        (
+            "a: \"x \u{feff}\\n\n  \u{feff} y\"\nb: \"z\"\n",
+            vec!["\"x \u{feff}\\n\n  \u{feff} y\"", "\"z\""],
+        ),
+        ("\u{feff}a: |\n  \u{feff}x\nb: y\n", vec!["|\n  \u{feff}x", "y"]),
+    ] {
+        let root = yaml(text).unwrap_or_else(|found| panic!("{text:?}: {found:?}"));
+        let mut found = Vec::new();
+        scalars(&root, &mut |node| found.push(slice(text, node.span)));
+        assert_eq!(found, expected, "{text:?}");
+    }
+}
+
+/// The same for every short text of these parts between quotes.
+#[test]
+fn a_byte_order_mark_inside_quotes_moves_no_span() {
+    const PARTS: &[&str] = &["x", " ", "\n  ", "\n\u{feff}", "\u{feff}", "ü", "''", "\\n"];
+    let mut inner = vec![String::new()];
+    for _ in 0..4 {
+        let longer =
+            inner.iter().flat_map(|text| PARTS.iter().map(move |part| format!("{text}{part}")));
+        inner = longer.chain(inner.iter().cloned()).collect();
+        inner.sort();
+        inner.dedup();
+    }
+    let mut read = 0;
+    for (quote, before) in ["'", "\""].into_iter().flat_map(|it| [(it, ""), (it, "\u{feff}")]) {
+        for text in inner.iter().filter(|text| text.contains('\u{feff}')) {
+            let scalar = format!("{quote}{text}{quote}");
+            let whole = format!("{before}a: {scalar}\nb: [{scalar}, y]\nc: {quote}z{quote}\n");
+            let Ok(root) = yaml(&whole) else { continue };
+            let mut found = Vec::new();
+            scalars(&root, &mut |node| found.push(whole.get(node.span.range())));
+            let last = format!("{quote}z{quote}");
+            let expected = [&*scalar, &*scalar, "y", &*last].map(Some);
+            assert_eq!(found, expected, "{whole:?}");
+            read += 1;
+        }
+    }
+    assert!(read > 1_000, "only {read} texts");
+}
+
+fn scalars<'a>(node: &'a Node, visit: &mut dyn FnMut(&'a Node)) {
+    let inner = node.members().iter().map(|member| &member.value).chain(node.items());
+    let mut is_leaf = true;
+    for node in inner {
+        is_leaf = false;
+        scalars(node, visit);
+    }
+    if is_leaf {
+        visit(node);
+    }
+}
+
 #[test]
 fn positions_are_right_after_non_ascii_text() {
     for (name, text, line, column) in [

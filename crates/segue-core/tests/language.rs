@@ -333,6 +333,45 @@ fn a_renamed_composition_is_the_same_up_to_the_name() {
     assert!(renamed > 200 && refused * 4 < renamed, "{renamed} renamed, {refused} refused");
 }
 
+/// After a rename of a property of the input the composition is correct, and renaming back restores the text.
+#[test]
+fn a_renamed_input_keeps_its_composition_correct() {
+    let (tools, limits, fresh) = (support::catalog(), Limits::default(), "quite_another_name");
+    let (mut renamed, mut refused) = (0, 0);
+    for case in cases("check/correct").into_iter().chain(cases("run")) {
+        let source = support::composition_of(&case);
+        let analysis = Analysis::new(&source, &tools, &limits);
+        let Some(composition) = analysis.composition() else { continue };
+        let Some(properties) =
+            composition.input.as_ref().and_then(|it| it.json().get("properties"))
+        else {
+            continue;
+        };
+        for name in properties.as_object().into_iter().flat_map(|known| known.keys()) {
+            // A use in an expression, or the declaration of a property that nothing reads.
+            let used = format!("input.{name}");
+            let Some(at) = source.text().find(&used).map(|at| at + "input.".len()) else {
+                continue;
+            };
+            let at = u32::try_from(at + 1).unwrap();
+            let Ok(edits) = analysis.rename(at, fresh) else {
+                refused += 1;
+                continue;
+            };
+            check_edits(source.text(), &edits);
+            let text = apply(source.text(), &edits);
+            let after = Source::new(source.name().clone(), text.as_str());
+            let after = Analysis::new(&after, &tools, &limits);
+            let now = after.composition().expect("it stays correct").input.as_ref().unwrap();
+            assert!(now.json().get("properties").unwrap().get(fresh).is_some(), "{text}");
+            let back = after.rename(edits[0].span.start + 1, name).expect("it was called so");
+            assert_eq!(apply(&text, &back), source.text(), "{}: {name}", case.display());
+            renamed += 1;
+        }
+    }
+    assert!(renamed > 20 && refused * 4 < renamed, "{renamed} renamed, {refused} refused");
+}
+
 /// A plan without its hash.
 fn plan_json(composition: &Arc<Composition>, limits: &Limits) -> String {
     let mut view = PlanView::from_plan(&plan(composition, limits).unwrap());

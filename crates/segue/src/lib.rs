@@ -16,6 +16,7 @@ mod lsp;
 pub mod mcp;
 pub mod observe;
 pub mod page;
+mod percent;
 pub mod print;
 pub mod rest;
 pub mod server;

@@ -8,7 +8,7 @@ use super::resolve::given_names;
 use crate::composition::{
     Body, Composition, FailureAction, Flow, ItemFailure, Step, StepKind, ToolCall, WaitFor,
 };
-use crate::expr::{ExprRoot, StepIndex, Template, TypeScope};
+use crate::expr::{ExprRoot, InferenceDepth, StepIndex, Template, TypeScope};
 use crate::inferred_schema::InferredSchema;
 use crate::types::{FieldLookup, ObjectType, OtherProperties, Property, Type};
 
@@ -27,6 +27,9 @@ pub(crate) struct Typing<'a> {
     known_names: RefCell<BTreeMap<(StepIndex, Arc<str>), TypeCacheEntry>>,
     /// In a program, the steps that set each state name, and the type of the name.
     state: BTreeMap<Arc<str>, (Vec<StepIndex>, RefCell<TypeCacheEntry>)>,
+    depth: InferenceDepth,
+    /// Steps below this index have a known type.
+    known_until: std::cell::Cell<StepIndex>,
     /// How many templates were inferred: work that must not grow with nesting.
     #[cfg(test)]
     inferred: std::cell::Cell<usize>,
@@ -78,6 +81,8 @@ impl<'a> Typing<'a> {
             known_items,
             known_names,
             state,
+            depth: InferenceDepth::default(),
+            known_until: std::cell::Cell::default(),
             #[cfg(test)]
             inferred: std::cell::Cell::default(),
         }
@@ -87,8 +92,20 @@ impl<'a> Typing<'a> {
         self.steps.get(index as usize).copied().flatten()
     }
 
-    /// The type of a step's value.
+    /// The type of a step's value. The steps before it come first: most steps read those, and one after
+    /// the other needs no deep stack.
     pub(crate) fn value(&self, index: StepIndex) -> Type {
+        let known_until = self.known_until.get();
+        if self.depth.is_outermost() && known_until < index {
+            self.known_until.set(index);
+            for before in known_until..index {
+                self.value_at(before);
+            }
+        }
+        self.value_at(index)
+    }
+
+    fn value_at(&self, index: StepIndex) -> Type {
         let Some(step) = self.step(index) else { return Type::Any };
         let before =
             std::mem::replace(&mut self.known.borrow_mut()[index as usize], TypeCacheEntry::Asked);
@@ -343,6 +360,10 @@ impl TypeScope for Typing<'_> {
     fn type_in_state(&self, name: &Arc<str>) -> Type {
         self.in_state(name)
     }
+
+    fn depth(&self) -> &InferenceDepth {
+        &self.depth
+    }
 }
 
 /// The scope of a step, extended by the output and the arguments of one call.
@@ -363,6 +384,10 @@ impl TypeScope for CallTyping<'_> {
 
     fn type_in_state(&self, name: &Arc<str>) -> Type {
         self.outer.type_in_state(name)
+    }
+
+    fn depth(&self) -> &InferenceDepth {
+        self.outer.depth()
     }
 }
 
@@ -422,6 +447,27 @@ mod tests {
         let ty = typing.type_of(&ExprRoot::Item(u32::try_from(depth - 1).unwrap()));
         assert_eq!(ty, Type::Integer);
         assert!(typing.inferred.get() <= 3 * templates, "{}", typing.inferred.get());
+    }
+
+    /// A text may name its steps in any order, and each may read the next one: a stack is finite.
+    #[test]
+    fn steps_that_read_each_other_need_no_deep_stack() {
+        const STEPS: u32 = 3_000;
+        let step = |n: u32, reads: Option<u32>| match reads {
+            Some(other) => format!("  - {{ id: s{n}, set: {{ x: '{{{{ [s{other}] }}}}' }} }}\n"),
+            None => format!("  - {{ id: s{n}, set: {{ x: 1 }} }}\n"),
+        };
+        let forward = (0..STEPS).map(|n| step(n, n.checked_sub(1)));
+        let backward = (0..STEPS).map(|n| step(n, Some(n + 1).filter(|next| *next < STEPS)));
+        for text in [forward.collect::<String>(), backward.collect()] {
+            let composition = compiled(&format!("name: long\nsteps:\n{text}"));
+            // From the last and from the first, as an editor asks for one step.
+            for index in [STEPS - 1, 0] {
+                let typing = Typing::new(&composition);
+                assert!(matches!(typing.value(index), Type::Object(_)));
+                assert!(typing.depth.is_outermost());
+            }
+        }
     }
 
     /// Each step doubles the tree of the type of the one before.

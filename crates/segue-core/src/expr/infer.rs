@@ -2,12 +2,14 @@
 //!
 //! A finding is reported only if no value would be right. Unknown types stay [`Type::Any`].
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::ast::{Arg, Arithmetic, Ast, AstKind, Comparison, ExprSpan};
 use super::filters::{FILTERS, FUNCTIONS, TESTS, named_arguments};
 use super::{ExprRoot, Jq, Template, TemplatePiece};
 use crate::diagnostic::{Code, Severity, nearest_name};
+use crate::limits::INFERENCE_DEPTH_MAX;
 use crate::types::{FieldLookup, Type};
 use crate::value::Value;
 
@@ -35,6 +37,32 @@ pub trait TypeScope {
 
     /// The type of a state name, in a program.
     fn type_in_state(&self, name: &Arc<str>) -> Type;
+
+    /// How deep the inference is now: the type of a name is often that of another expression.
+    fn depth(&self) -> &InferenceDepth;
+}
+
+/// How deep an inference is, over all expressions that it follows.
+#[derive(Debug, Default)]
+pub struct InferenceDepth(Cell<usize>);
+
+impl InferenceDepth {
+    /// Infers something one level deeper; too deep it is unknown, because the stack is finite.
+    fn deeper(&self, infer: impl FnOnce() -> Type) -> Type {
+        let depth = self.0.get();
+        if depth >= INFERENCE_DEPTH_MAX {
+            return Type::Any;
+        }
+        self.0.set(depth + 1);
+        let ty = infer();
+        self.0.set(depth);
+        ty
+    }
+
+    /// Whether nothing is being inferred.
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.0.get() == 0
+    }
 }
 
 impl Ast {
@@ -47,6 +75,14 @@ impl Ast {
 impl Template {
     /// Infers the type. `report` receives the findings of each expression.
     pub fn infer(
+        &self,
+        scope: &dyn TypeScope,
+        report: &mut dyn FnMut(&super::Expr, Vec<Finding>),
+    ) -> Type {
+        scope.depth().deeper(|| self.infer_parts(scope, report))
+    }
+
+    fn infer_parts(
         &self,
         scope: &dyn TypeScope,
         report: &mut dyn FnMut(&super::Expr, Vec<Finding>),
@@ -108,6 +144,11 @@ impl Inference<'_> {
     }
 
     fn infer(&mut self, ast: &Ast) -> Type {
+        let scope = self.scope;
+        scope.depth().deeper(|| self.infer_kind(ast))
+    }
+
+    fn infer_kind(&mut self, ast: &Ast) -> Type {
         match &ast.kind {
             AstKind::Const(value) => Type::of_value(value),
             AstKind::Name { name, root: ExprRoot::Lambda } => {

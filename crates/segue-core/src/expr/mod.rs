@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 pub use ast::{Ast, AstKind, ExprSpan};
 pub use eval::EvalError;
-pub use infer::{Finding, TypeScope};
+pub use infer::{Finding, InferenceDepth, TypeScope};
 
 pub use jq::{Jq, JqError};
 pub use parse::ParseError;

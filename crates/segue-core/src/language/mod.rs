@@ -122,6 +122,11 @@ impl Analysis {
         &self.findings
     }
 
+    /// The name of the composition, whatever errors it has.
+    pub fn name(&self) -> Option<&Arc<str>> {
+        self.composition.as_ref().map(|composition| &composition.name)
+    }
+
     /// The composition, if there is no error.
     pub fn composition(&self) -> Option<&Arc<Composition>> {
         self.composition.as_ref().filter(|_| self.is_sound)
@@ -138,9 +143,7 @@ impl Analysis {
     pub fn hover(&self, at: u32) -> Option<Hover> {
         let at = self.source.text().floor_char_boundary(at as usize);
         let at = u32::try_from(at).unwrap_or(u32::MAX);
-        // The YAML parser miscounts a byte order mark inside quotes: such a span fits no text.
-        let fits = |hover: &Hover| self.source.text().get(hover.span.range()).is_some();
-        compile::contained(|| hover::hover(self, at)).ok().flatten().filter(fits)
+        compile::contained(|| hover::hover(self, at)).ok().flatten()
     }
 
     /// Parts of the text that lead to other texts, in the order of the text.

@@ -3,11 +3,14 @@
 //! A rename is refused unless the compiler reads the new text as it read the old one: every name
 //! means what it meant, and there are no other findings.
 
+use std::sync::Arc;
+
+use super::edit::whole_input;
 use super::symbols::{Occurrence, Symbol};
 use super::{Analysis, EditError, TextEdit, apply};
 use crate::composition::Dialect;
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::document::{NodeKind, plain_kind};
+use crate::document::{Member, Node, NodeKind, plain_kind};
 use crate::id::is_step_id;
 use crate::source::{Notation, Span};
 
@@ -32,9 +35,13 @@ impl Analysis {
         self.renamable(at).ok().map(|occurrence| occurrence.span)
     }
 
-    /// The edits that rename the step, output key, loop variable or name of the state at a position.
+    /// The edits that rename the step, output key, loop variable, property of the input or name of the state
+    /// at a position.
     pub fn rename(&self, at: u32, to: &str) -> Result<Vec<TextEdit>, EditError> {
         let symbol = self.renamable(at)?.symbol.clone();
+        if let Symbol::Input(name) = &symbol {
+            self.refuse_hidden_uses(name)?;
+        }
         if !is_step_id(to) {
             let message = format!("`{to}` cannot be a name");
             let help = "use letters, digits, `_`, `-` and `$`";
@@ -65,12 +72,32 @@ impl Analysis {
             return Err(EditError::new(Code::Unsupported, message));
         }
         match &occurrence.symbol {
-            Symbol::Input(_) | Symbol::Tool(_) => Err(nothing()),
-            Symbol::Item(_) if self.definition(at).is_none() => Err(nothing()),
-            Symbol::Step(_) | Symbol::OutputKey(_) | Symbol::Given(_) | Symbol::Item(_) => {
-                Ok(occurrence)
+            Symbol::Tool(_) => Err(nothing()),
+            Symbol::Input(_) if dialect != Dialect::Composition => {
+                let message = "a parameter of a chain cannot be renamed";
+                Err(EditError::new(Code::Unsupported, message))
             }
+            Symbol::Input(_) | Symbol::Item(_) if self.definition(at).is_none() => Err(nothing()),
+            _ => Ok(occurrence),
         }
+    }
+
+    /// Fails if something may read a property of the input without naming it, or names it where a rename
+    /// does not reach.
+    fn refuse_hidden_uses(&self, name: &Arc<str>) -> Result<(), EditError> {
+        if let Some(span) = self.composition.as_deref().and_then(whole_input) {
+            let line = self.source.position(span.start).line;
+            let message = format!("line {line} reads the whole input, and perhaps its `{name}`");
+            return Err(EditError::new(Code::Unsupported, message)
+                .help("read its properties one by one there, then rename"));
+        }
+        let input = self.native_tree().and_then(|tree| tree.get("input"));
+        if let Some(span) = input.and_then(|schema| other_mention(schema, name)) {
+            let line = self.source.position(span.start).line;
+            let message = format!("line {line} of the input's schema names `{name}`, too");
+            return Err(EditError::new(Code::Unsupported, message).help("rename it there by hand"));
+        }
+        Ok(())
     }
 
     /// The name as it is written there: a plain scalar of YAML that would be a number needs quotes.
@@ -122,6 +149,9 @@ impl Analysis {
             (Symbol::Given(_), Symbol::Given(_)) if occurrence.symbol == *symbol => {
                 Symbol::Given(to.into())
             }
+            (Symbol::Input(_), Symbol::Input(_)) if occurrence.symbol == *symbol => {
+                Symbol::Input(to.into())
+            }
             (other, _) => other.clone(),
         };
         let meant = self.occurrences().iter().map(expected);
@@ -139,4 +169,41 @@ impl Analysis {
             |other: &&Occurrence| other.is_exact && other.span.start <= at && at <= other.span.end;
         found.iter().filter(touches).max_by_key(|other| other.span.start)
     }
+}
+
+/// Keywords of a schema that only describe.
+const DESCRIBING: &[&str] = &["title", "description", "$comment"];
+
+/// A place in the schema of an object that names one of its properties, besides `properties` and `required`:
+/// as a key or a string of another keyword, or in a reference.
+fn other_mention(schema: &Node, name: &str) -> Option<Span> {
+    let pointer = format!("/properties/{name}");
+    let refers = |text: &str| {
+        text.starts_with('#')
+            && text
+                .split_once(&*pointer)
+                .is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/'))
+    };
+    schema.members().iter().find_map(|Member { key, value, .. }| match &**key {
+        "properties" | "required" => mention(value, &|_| false, &refers),
+        word if DESCRIBING.contains(&word) => None,
+        _ => mention(value, &|key| key == name, &|text| text == name || refers(text)),
+    })
+}
+
+/// The first key or string below a node that is meant.
+fn mention(
+    node: &Node,
+    is_key: &dyn Fn(&str) -> bool,
+    is_text: &dyn Fn(&str) -> bool,
+) -> Option<Span> {
+    if node.as_str().is_some_and(|text| is_text(text)) {
+        return Some(node.span);
+    }
+    let member = |member: &Member| {
+        let is_it = is_key(&member.key).then_some(member.key_span);
+        is_it.or_else(|| mention(&member.value, is_key, is_text))
+    };
+    let item = |item: &Node| mention(item, is_key, is_text);
+    node.members().iter().find_map(member).or_else(|| node.items().iter().find_map(item))
 }

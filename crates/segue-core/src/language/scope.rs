@@ -7,7 +7,7 @@ use super::Observations;
 use super::path::Crumb;
 use crate::compile::{CallTyping, Typing, given_names};
 use crate::composition::{Body, Composition, Flow, Step, StepKind, WaitFor};
-use crate::expr::{Ast, AstKind, Expr, ExprRoot, StepIndex, Template, TypeScope};
+use crate::expr::{Ast, AstKind, Expr, ExprRoot, InferenceDepth, StepIndex, Template, TypeScope};
 use crate::inferred_schema::InferredSchema;
 use crate::limits::Limits;
 use crate::source::Span;
@@ -378,6 +378,10 @@ impl<'a> NameScope<'a> {
 const LOCAL: StepIndex = StepIndex::MAX;
 
 impl TypeScope for NameScope<'_> {
+    fn depth(&self) -> &InferenceDepth {
+        self.typing.depth()
+    }
+
     fn type_of(&self, root: &ExprRoot) -> Type {
         let known = match root {
             ExprRoot::Given(LOCAL, name) => {

@@ -99,6 +99,12 @@ impl<'a> Collector<'a> {
         for Member { key, key_span, .. } in properties.map_or(&[][..], Node::members) {
             self.scalar(*key_span, key, Symbol::Input(key.clone()), true);
         }
+        let required = self.tree.get("input").and_then(|input| input.get("required"));
+        for node in required.map_or(&[][..], Node::items) {
+            if let Some(name) = node.as_str() {
+                self.scalar(node.span, name, Symbol::Input(name.clone()), false);
+            }
+        }
         for parameter in self.tree.get("parameters").map_or(&[][..], Node::items) {
             if let Some(node) = parameter.get("name")
                 && let Some(name) = node.as_str()

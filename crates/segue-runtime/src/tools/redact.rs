@@ -41,7 +41,8 @@ impl Secrets {
     }
 
     /// These secrets and others.
-    pub(crate) fn with(&self, others: &Secrets) -> Secrets {
+    #[must_use]
+    pub fn with(&self, others: &Secrets) -> Secrets {
         let more = others.values.iter().filter(|value| !self.values.contains(value));
         let more: Vec<String> = more.cloned().collect();
         if more.is_empty() { self.clone() } else { self.and(more) }

@@ -200,6 +200,52 @@ impl<'a> TestRunner<'a> {
         let source = read_source(path, limits.document_bytes_max).map_err(unreadable)?;
         let (file, findings) = read_tests(&source, limits);
         let Some(file) = file else { return Err((source, findings)) };
+        self.prepare_read(source, file, path, find)
+    }
+
+    /// The findings about the text of a test file, for an editor. A composition with errors is one finding.
+    pub fn findings(
+        &self,
+        source: &Source,
+        path: &Path,
+        find: FindComposition<'_>,
+    ) -> Vec<Diagnostic> {
+        let (file, mut findings) = read_tests(source, self.engine.limits());
+        let Some(file) = file else { return findings };
+        let named = file.composition.as_ref().map(|name| name.span).unwrap_or_default();
+        match self.prepare_read(source.clone(), file, path, find) {
+            Ok(_) => {}
+            Err((about, found)) if about.name() == source.name() => findings.extend(found),
+            Err((about, found)) => findings.extend(self.broken_composition(&about, found, named)),
+        }
+        findings
+    }
+
+    /// The finding that a composition cannot be tested. A tool that is not known now may be known later.
+    fn broken_composition(
+        &self,
+        about: &Source,
+        mut found: Vec<Diagnostic>,
+        named: Span,
+    ) -> Option<Diagnostic> {
+        self.engine.unavailable().explain(&mut found, about);
+        let is_certain =
+            |it: &&Diagnostic| !matches!(it.code, Code::UnknownTool | Code::AmbiguousTool);
+        let first = found.iter().find(is_certain)?;
+        let line = about.position(first.span.start).line;
+        let file = Path::new(&**about.name()).file_name().unwrap_or_default().display();
+        let message = format!("`{file}` cannot be tested: line {line}: {}", first.message);
+        Some(Diagnostic::error(first.code, message, named))
+    }
+
+    fn prepare_read(
+        &self,
+        source: Source,
+        file: TestFile,
+        path: &Path,
+        find: FindComposition<'_>,
+    ) -> Result<ReadyTests, BrokenFile> {
+        let limits = self.engine.limits();
         let composition = match self.composition(path, &file, find) {
             Ok(composition) => composition,
             Err(message) => {

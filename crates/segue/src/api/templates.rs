@@ -75,9 +75,9 @@ async fn store(
     require_for(who, Right::Compose, "store a template", why)?;
     let text = template_text(service, &template)?;
     let catalog = service.catalog(&who.as_author());
-    if who.inline.is_some() && expands(&catalog.engine, &text) {
-        let message = "a template that a host stores has no `expand`: others would run the composition that \
-                       it makes, with tools that the host may not use";
+    if has_toolset(who) && expands(&catalog.engine, &text) {
+        let message = "a template of an author with a toolset has no `expand`: others would run the composition \
+                       that it makes, with tools that the author may not use";
         return Err(Error::forbidden(message));
     }
     Ok(catalog.library.put(&text, may_replace).await?)
@@ -97,6 +97,11 @@ fn template_text(service: &RunService, template: &PutTemplate) -> Result<Arc<str
         members.insert("composition".into(), node.to_value());
     }
     Ok(Value::from(members).to_json().into())
+}
+
+/// Whether the author of a template may use fewer tools than those who run it.
+fn has_toolset(who: &Principal) -> bool {
+    who.toolset.is_some() || who.inline.is_some()
 }
 
 /// Whether a template makes compositions as it runs, which cannot be checked before.

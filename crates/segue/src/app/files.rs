@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use segue_runtime::tools::builtin::DocumentFolder;
 
 use super::protected_files::protected_files;
-use crate::api::files::EditableFiles;
 use crate::api::files::patterns::{FilePattern, FilePatterns, PatternKind};
+use crate::api::files::{EditableFiles, KnownFiles};
 use crate::config::Config;
 use crate::config::documents::{DocumentPattern, absolute_pattern};
 
@@ -37,5 +37,6 @@ pub(super) fn editable_files(config: &Config, edits: bool) -> EditableFiles {
         folder: DocumentFolder::new(root.clone(), protected_files(config), bytes_max),
         patterns: FilePatterns { root, patterns, config: file },
         is_writable: edits || config.server.edit,
+        known: KnownFiles::default(),
     }
 }

@@ -7,12 +7,15 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use segue_runtime::engine::Engine;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::load::untrusted_note;
+pub(crate) use super::past_runs::PastRuns;
+use super::past_runs::PastRunsReader;
 use super::reload::FileStamps;
 use super::{App, AppError, AppOptions, ServerSelection};
 use crate::config::documents::composition_paths;
@@ -33,6 +36,8 @@ pub(crate) struct ToolSnapshot {
     pub(crate) compositions: BTreeSet<PathBuf>,
     /// Whether these are all tools that the configuration names; not if it cannot be used.
     pub(crate) is_complete: bool,
+    /// What earlier runs showed.
+    pub(crate) past: Arc<PastRuns>,
     /// What a person should know: that the configuration is not trusted, or cannot be used.
     pub(crate) note: Option<String>,
 }
@@ -52,16 +57,18 @@ pub(crate) fn follow_tools(
             Err(error) => return tracing::error!("no tools: {}", error.message()),
         };
         seen.documents = Some(FileStamps::of(&app.config));
-        publish(snapshot(&app, problem.is_some()));
+        let mut past = Past::of(&app);
+        publish(snapshot(&app, problem.is_some(), &past));
         let runtime = app.runtime().clone();
         let has_servers = app.upstream.servers().next().is_some();
         let next = runtime.block_on(async {
             // Starts the servers whose tools are needed, if the configuration is trusted.
             if problem.is_none() && has_servers && app.reconfigure().await.is_ok() {
-                publish(snapshot(&app, false));
+                publish(snapshot(&app, false, &past));
             }
             let is_usable = problem.is_none();
-            let mut following = Following { app: &mut app, folder, seen, is_usable };
+            let mut following =
+                Following { app: &mut app, folder, seen, past: &mut past, is_usable };
             following.follow(&mut wakes, publish).await
         });
         if next == Next::Leave {
@@ -78,7 +85,27 @@ fn open(options: &AppOptions) -> Result<(App, Option<AppError>), AppError> {
     }
 }
 
-fn snapshot(app: &App, is_unconfigured: bool) -> ToolSnapshot {
+/// What earlier runs showed, and what reads it again.
+struct Past {
+    reader: PastRunsReader,
+    runs: Arc<PastRuns>,
+}
+
+impl Past {
+    fn of(app: &App) -> Past {
+        Past { reader: PastRunsReader::new(app.config.store.clone()), runs: Arc::default() }
+    }
+
+    /// Looks at the store; whether there is something new.
+    async fn look(&mut self, app: &App) -> bool {
+        let new = self.reader.look(app.engine.limits()).await.map(Arc::new);
+        let has_new = new.is_some();
+        self.runs = new.unwrap_or_else(|| self.runs.clone());
+        has_new
+    }
+}
+
+fn snapshot(app: &App, is_unconfigured: bool, past: &Past) -> ToolSnapshot {
     let note = is_unconfigured.then(|| {
         "the configuration cannot be used, so only built-in tools are known: `segue doctor` says what is \
          wrong"
@@ -89,6 +116,7 @@ fn snapshot(app: &App, is_unconfigured: bool) -> ToolSnapshot {
         config_file: app.config.file.clone(),
         compositions: composition_paths(&app.config).into_iter().collect(),
         is_complete: !is_unconfigured,
+        past: past.runs.clone(),
         note: note.or_else(|| trust_note(app)).map(|note| escape_control(&note).into_owned()),
     }
 }
@@ -123,6 +151,7 @@ struct Following<'a> {
     app: &'a mut App,
     folder: &'a Path,
     seen: WatchedFiles,
+    past: &'a mut Past,
     /// Whether the configuration is in use.
     is_usable: bool,
 }
@@ -148,12 +177,14 @@ impl Following<'_> {
             }
             let has_changed = servers.is_changed || now.documents != self.seen.documents;
             self.seen = now;
+            let has_runs = self.is_usable && self.past.look(self.app).await;
             let changed = match (is_configured, has_changed) {
-                (true, false) => continue,
+                (true, false) if !has_runs => continue,
+                (true, false) => Ok(()),
                 (true, true) => self.app.refresh().await,
                 (false, _) => self.app.reconfigure().await,
             };
-            let mut new = snapshot(self.app, !self.is_usable);
+            let mut new = snapshot(self.app, !self.is_usable, self.past);
             if changed.is_err() {
                 let message = "the new configuration cannot be used; the previous one stays in use";
                 new.note = Some(message.to_owned());

@@ -29,7 +29,8 @@ fn accept(options: &AppOptions, loaded: Loaded) -> Result<Config, AppError> {
     if let Some(source) = source.as_ref().filter(|_| !options.quiet) {
         diagnostics.iter().for_each(|finding| print_finding(finding, source));
     }
-    log::redact(Secrets::new(config.secrets.iter().cloned()));
+    let file = config.file.as_deref().unwrap_or(Path::new(""));
+    log::redact(&file.to_string_lossy(), Secrets::new(config.secrets.iter().cloned()));
     if !options.quiet && !TrustFile::load().allows(&config) {
         print_note(&untrusted_note(&config));
     }

@@ -14,6 +14,7 @@ mod files;
 pub(crate) mod language;
 mod load;
 mod overrides;
+mod past_runs;
 mod protected_files;
 pub(crate) mod reload;
 pub(crate) mod service;

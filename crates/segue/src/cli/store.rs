@@ -56,7 +56,7 @@ fn copy_store(global: &Global, from: &str, to: &str) -> Result<Exit, AppError> {
         return Err(AppError::new("FROM and TO are the same store".to_owned(), None));
     }
     let secrets = [&from, &to].into_iter().filter_map(|it| it.password().map(str::to_owned));
-    log::redact(segue_runtime::tools::redact::Secrets::new(secrets));
+    log::redact("the stores of a copy", segue_runtime::tools::redact::Secrets::new(secrets));
     let runtime = current_thread_runtime();
     let source = existing(&from)?;
     let target = open(&to, &WorkerConfig::default())?.ok_or_else(|| in_memory("TO"))?;

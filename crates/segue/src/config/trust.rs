@@ -25,6 +25,7 @@ use super::read::UNUSED;
 use super::{
     Config, DriverConfig, Project, ServeConfig, StoreLocation, data_folder, read_file, servers,
 };
+use crate::percent;
 
 /// Sections that grant nothing: they name documents or set limits. A section that uses variables is a
 /// grant all the same, because it reads the environment.
@@ -367,19 +368,7 @@ fn encode_path(path: &Path) -> String {
 /// The path of an encoded text.
 fn decode_path(line: &str) -> Option<PathBuf> {
     let Some(encoded) = line.strip_prefix(ENCODED) else { return Some(line.into()) };
-    let mut bytes = Vec::new();
-    let mut rest = encoded.as_bytes();
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = after;
-    }
-    path_from(bytes)
+    path_from(percent::decode(encoded)?)
 }
 
 #[cfg(unix)]

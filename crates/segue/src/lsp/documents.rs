@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gen_lsp_types::{Position, Range, TextDocumentContentChangeEvent, TextDocumentItem, Uri};
+use segue_core::catalog::ToolLookup;
 use segue_core::compile::is_composition_text;
 use segue_core::diagnostic::{Code, Diagnostic};
 use segue_core::language::Analysis;
@@ -16,6 +17,7 @@ use segue_core::testing::read_tests;
 
 use super::positions::{Encoding, LineIndex};
 use super::uri;
+use crate::api::composition_tests::TestRunner;
 use crate::app::language::ToolSnapshot;
 use crate::config::documents::{DocumentSearch, is_test_file};
 use crate::config::{CONFIG_NAMES, findings};
@@ -145,7 +147,7 @@ impl EditorDocument {
         let (mut analyses, mut found) = (Vec::new(), Vec::new());
         match kind {
             DocumentKind::Other => {}
-            DocumentKind::Tests => found = read_tests(&source, limits).1,
+            DocumentKind::Tests => found = self.tests(&source, tools),
             DocumentKind::Configuration => {
                 found = findings(Path::new(&*self.name), &self.text).1;
             }
@@ -191,6 +193,27 @@ impl EditorDocument {
         let search = DocumentSearch { configured: &configured, limits };
         let listed = search.compositions(Path::new(&*self.name), source).into_iter();
         let own = listed.map(|it| it.source).filter(|it| it.name() == source.name());
-        own.map(|source| Analysis::new(&source, catalog, limits)).collect()
+        let analysed = own.map(|source| Analysis::new(&source, catalog, limits));
+        let with_past = |analysis: Analysis| {
+            let seen = tools.past.of(analysis.name());
+            analysis.with_observations(seen)
+        };
+        analysed.map(with_past).collect()
+    }
+
+    /// The findings about tests, against their composition as it was saved.
+    fn tests(&self, source: &Source, tools: &ToolSnapshot) -> Vec<Diagnostic> {
+        let Some(path) = &self.path else {
+            return read_tests(source, tools.engine.limits()).1;
+        };
+        let find = |name: &str| {
+            let found = match tools.engine.catalog().find(&format!("composition:{name}")) {
+                ToolLookup::Found(tool) => tool.composition.as_ref(),
+                ToolLookup::Ambiguous(_) | ToolLookup::Missing { .. } => None,
+            };
+            let missing = || format!("there is no composition `{name}`");
+            found.map(|composition| composition.source.clone()).ok_or_else(missing)
+        };
+        TestRunner::new(&tools.engine).findings(source, path, &find)
     }
 }

@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 
 use gen_lsp_types::Uri;
 
+use crate::percent;
+
 /// The path of a `file:` address of this machine.
 pub(super) fn path(uri: &Uri) -> Option<PathBuf> {
     let rest = uri.0.strip_prefix("file://")?;
     let path = rest.strip_prefix("localhost").filter(|it| it.starts_with('/')).unwrap_or(rest);
-    let path = decode(path.strip_prefix('/')?)?;
+    let path = String::from_utf8(percent::decode(path.strip_prefix('/')?)?).ok()?;
     let is_drive = |text: &str| {
         let mut letters = text.chars();
         letters.next().is_some_and(|it| it.is_ascii_alphabetic()) && letters.next() == Some(':')
@@ -35,21 +37,6 @@ fn encode(path: &str) -> String {
         }
         encoded
     })
-}
-
-fn decode(encoded: &str) -> Option<String> {
-    let (mut bytes, mut rest) = (Vec::with_capacity(encoded.len()), encoded.as_bytes());
-    while let [first, after @ ..] = rest {
-        rest = after;
-        if *first != b'%' {
-            bytes.push(*first);
-            continue;
-        }
-        let (digits, after) = rest.split_at_checked(2)?;
-        bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
 }
 
 #[cfg(all(test, unix))]

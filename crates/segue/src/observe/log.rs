@@ -6,6 +6,8 @@
 //! At `debug`, other libraries log whole messages, with inputs of runs and tokens of clients. So their
 //! lines are limited to `info`, and the secrets of the configuration are removed from every line.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -62,11 +64,30 @@ pub fn open(format: LogFormat, directives: &str) -> Result<(), String> {
 }
 
 /// Texts that are removed from every line.
-static SECRETS: RwLock<Option<Secrets>> = RwLock::new(None);
+static SECRETS: RwLock<HiddenSecrets> =
+    RwLock::new(HiddenSecrets { by_owner: BTreeMap::new(), all: None });
 
-/// Removes these secrets from every line from now on.
-pub fn redact(secrets: Secrets) {
-    *SECRETS.write() = Some(secrets);
+/// The secrets of every configuration in use: a language server has one for each folder.
+struct HiddenSecrets {
+    by_owner: BTreeMap<String, Secrets>,
+    /// All of them, to be found in one pass.
+    all: Option<Secrets>,
+}
+
+/// Removes the secrets of an owner, such as a configuration, from every line from now on, besides those of
+/// others. Its own previous ones are replaced.
+pub fn redact(owner: &str, secrets: Secrets) {
+    let mut hidden = SECRETS.write();
+    hidden.by_owner.insert(owner.to_owned(), secrets);
+    hidden.all = hidden.by_owner.values().cloned().reduce(|all, more| all.with(&more));
+}
+
+/// A line without secrets.
+fn redacted(line: &[u8]) -> Cow<'_, [u8]> {
+    match &SECRETS.read().all {
+        Some(secrets) => Cow::Owned(secrets.redact(&String::from_utf8_lossy(line)).into_bytes()),
+        None => Cow::Borrowed(line),
+    }
 }
 
 /// Standard error without secrets. The logging library writes one line at a time.
@@ -74,13 +95,7 @@ struct RedactingStderr;
 
 impl io::Write for RedactingStderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut to = io::stderr().lock();
-        match &*SECRETS.read() {
-            Some(secrets) => {
-                to.write_all(secrets.redact(&String::from_utf8_lossy(line)).as_bytes())?;
-            }
-            None => to.write_all(line)?,
-        }
+        io::stderr().lock().write_all(&redacted(line))?;
         Ok(line.len())
     }
 
@@ -168,5 +183,24 @@ pub(super) fn log_update(
             );
         }
         RunUpdate::Attempt(..) | RunUpdate::Step { .. } | RunUpdate::Retried(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A language server has several configurations at once, and each may be loaded again.
+    #[test]
+    fn the_secrets_of_every_configuration_are_hidden() {
+        let secrets = |value: &str| Secrets::new([value.to_owned()]);
+        let shown = |line: &str| String::from_utf8(redacted(line.as_bytes()).into_owned()).unwrap();
+        redact("one", secrets("first-password"));
+        redact("two", secrets("second-password"));
+        let both = shown("first-password and second-password");
+        assert_eq!(both, "«secret» and «secret»");
+        redact("two", secrets("third-password"));
+        let now = shown("first-password, second-password, third-password");
+        assert_eq!(now, "«secret», second-password, «secret»");
     }
 }

@@ -131,13 +131,20 @@ fn a_small_text_is_checked_at_once_whatever_its_types() {
         let both = format!("'{{{{ [s{before}, {{''a'': s{before}}}] }}}}'");
         doubled += &format!("  - {{ id: s{step}, set: {{ x{step}: {both} }} }}\n");
     }
-    let pairs = "|map(x => {'a': x, 'b': x})".repeat(200);
+    let pairs = "|map(lambda x: {'a': x, 'b': x})".repeat(40);
     let lambdas = format!(
         "name: lambdas\nsteps:\n  - id: a\n    set: {{ x: \"{{{{ [[1]{pairs}, [1]{pairs}] }}}}\" }}\n"
     );
-    for text in [loops, doubled, lambdas] {
+    // Each step reads the next one, which stands below it.
+    let mut deep = String::from("name: deep\nsteps:\n");
+    for step in 0..5_000 {
+        let next = step + 1;
+        deep += &format!("  - {{ id: s{step}, set: {{ x{step}: '{{{{ [s{next}] }}}}' }} }}\n");
+    }
+    deep += "  - { id: s5000, set: { x5000: 1 } }\n";
+    for text in [loops, doubled, lambdas, deep] {
         let checked = served.post("/api/v1/compositions/validate", &json!({ "composition": text }));
-        assert_eq!(checked.is(200)["valid"], true, "{text}");
+        assert_eq!(checked.is(200)["ok"], true, "{text}");
         let analyzed = served.post("/api/v1/language/analyze", &json!({ "text": text }));
         assert_eq!(analyzed.is(200)["findings"], json!([]), "{text}");
     }

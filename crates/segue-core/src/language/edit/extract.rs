@@ -13,6 +13,7 @@ use super::types::NewText;
 use super::uses::{Use, by_path, is_identifier, uses};
 use crate::catalog::{Catalog, ToolLookup};
 use crate::compile::Typing;
+use crate::composition::Step;
 use crate::diagnostic::Code;
 use crate::expr::{ExprRoot, StepIndex};
 use crate::id::is_composition_name;
@@ -63,9 +64,9 @@ pub(super) fn extract(
     check_new_id(subject, &call)?;
     let steps = subject.siblings(ids)?;
     if subject.composition.output.is_none() && steps[0].in_list().0 == subject.own_list() {
-        let message = "the composition returns the values of all its steps, which would change";
+        let message = "without `output` the composition returns the values of all its steps, which would change";
         return Err(EditError::new(Code::InvalidField, message)
-            .help("say with `output` what the composition returns"));
+            .help(format!("first say what it returns: `{}`", whole_output(subject))));
     }
     let inside: Vec<ValuePath> = steps.iter().map(|step| step.path.clone()).collect();
     let boundary = boundary(subject, &inside, &call)?;
@@ -73,6 +74,25 @@ pub(super) fn extract(
     let waits = call_in_place(subject, &steps, &inside, &boundary, &call)?;
     insert_call(subject, &steps, &boundary, (name, &call), waits)?;
     Ok(NewText { name: name.clone(), text })
+}
+
+/// The most steps that a proposed `output` names.
+const PROPOSED_MAX: usize = 8;
+
+/// An `output` that returns what a composition without one returns; of many steps, only its beginning.
+fn whole_output(subject: &Subject) -> String {
+    let steps = &subject.composition.body.steps;
+    let value = |step: &Arc<Step>| {
+        let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
+        let value = match is_identifier(name) {
+            true => name.to_string(),
+            false => format!("steps[\"{}\"].output", step.id),
+        };
+        format!("{name}: '{{{{ {value} }}}}'")
+    };
+    let shown: Vec<String> = steps.iter().take(PROPOSED_MAX).map(value).collect();
+    let more = if steps.len() > PROPOSED_MAX { ", …" } else { "" };
+    format!("output: {{ {}{more} }}", shown.join(", "))
 }
 
 fn boundary(subject: &Subject, inside: &[ValuePath], call: &str) -> Result<Boundary, EditError> {

@@ -40,6 +40,7 @@ use subject::Subject;
 
 pub use pin::pin;
 pub use types::{Container, Edit, Edited, NewText, Place, Reference};
+pub(super) use uses::whole_input;
 
 /// The text edits that make a change of the composition in a text. The text may have other mistakes, but
 /// it must be well-formed.

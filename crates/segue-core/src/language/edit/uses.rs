@@ -133,6 +133,12 @@ pub(super) fn uses(composition: &Composition) -> Vec<Use> {
     found
 }
 
+/// The first string that reads the input as a whole, and not one of its properties.
+pub(in crate::language) fn whole_input(composition: &Composition) -> Option<Span> {
+    let is_whole = |used: &Use| used.root == ExprRoot::Input && used.next.is_none();
+    uses(composition).into_iter().find(is_whole).map(|used| used.site)
+}
+
 fn body(steps: &Body, found: &mut Vec<Use>) {
     for step in &steps.steps {
         let id = Some(&step.id);

@@ -27,7 +27,9 @@ use segue_core::schema::Schema;
 use segue_core::tool::{Annotations, BUILTIN, ConfirmPolicy, DeclaredRollback, ToolSpec};
 use segue_core::value::{Number, Value};
 
-pub use files::{DocumentChangeError, DocumentFolder, DocumentPath, DocumentText, ProtectedFiles};
+pub use files::{
+    DocumentChangeError, DocumentFolder, DocumentPath, DocumentStamp, DocumentText, ProtectedFiles,
+};
 
 use super::{Tool, ToolError, ToolRequest, ToolRunner};
 

@@ -8,6 +8,7 @@
 //! `compose`. A principal that is bound to a toolset reaches only the files of compositions that it may run,
 //! and saves only texts that compile with its tools.
 
+mod known;
 pub mod patterns;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use segue_core::access::{Principal, Right};
 use segue_core::compile::{compositions_in, read_header};
 use segue_core::diagnostic::Code;
+use segue_core::limits::Limits;
 use segue_core::source::Source;
 use segue_runtime::tools::ToolError;
 use segue_runtime::tools::builtin::{
@@ -29,10 +31,9 @@ use super::error::{Error, ErrorKind, require_for};
 use super::requests::{RenameFile, SaveFile};
 use super::runs::RunService;
 use super::threads::calculate;
+use known::KnownFile;
+pub use known::KnownFiles;
 use patterns::{FileKind, FilePatterns, FileRootView};
-
-/// The most files of one list.
-const LISTED_MAX: usize = 10_000;
 
 /// The files of a configuration. A reload replaces them.
 pub struct EditableFiles {
@@ -42,17 +43,24 @@ pub struct EditableFiles {
     pub patterns: FilePatterns,
     /// Whether they may be changed here.
     pub is_writable: bool,
+    /// What those hold that were listed.
+    pub known: KnownFiles,
 }
 
 impl EditableFiles {
     /// No files.
     pub fn none() -> EditableFiles {
         let folder = DocumentFolder::new(PathBuf::new(), ProtectedFiles::default(), 0);
-        EditableFiles { folder, patterns: FilePatterns::default(), is_writable: false }
+        let (patterns, known) = (FilePatterns::default(), KnownFiles::default());
+        EditableFiles { folder, patterns, is_writable: false, known }
     }
-}
 
-impl EditableFiles {
+    /// What a file holds that may not be listed.
+    fn known_file(&self, path: &DocumentPath, limits: &Limits) -> Option<Arc<KnownFile>> {
+        let stamp = self.folder.stamp(path).ok()?;
+        self.known.get(&self.folder, path, stamp, limits)
+    }
+
     /// The path of a file within reach, from the path that the server opens it by.
     pub(super) fn path_of(&self, file: &Path) -> Option<Arc<str>> {
         let absolute = std::path::absolute(file).ok()?;
@@ -153,52 +161,51 @@ impl FilePrecondition {
 
 /// The files of the compositions, tests and templates that a caller may read.
 pub fn list(service: &RunService, who: &Principal) -> FileList {
-    let files = service.files();
-    let (paths, truncated) = files.patterns.existing(LISTED_MAX);
-    let seen = VisibleFiles::of(service, who, &files);
-    let summaries = paths.iter().filter_map(|path| {
-        let DocumentText { text, hash } = files.folder.read(path).ok()?;
-        let kind = files.patterns.kind(path)?;
-        seen.may_see(path, kind, &text).then(|| {
-            let (kind, composition) = calculate(|| content(service, &files, path, kind, &text));
-            FileSummary { path: path.as_str().into(), hash, kind, composition }
-        })
-    });
-    FileList {
-        writable: files.is_writable && may_change(who).is_ok(),
-        roots: files.patterns.roots(),
-        files: summaries.collect(),
-        truncated,
-    }
+    calculate(|| {
+        let (files, limits) = (service.files(), service.limits());
+        let (paths, mut truncated) = files.patterns.existing(limits.served_files_max);
+        let seen = VisibleFiles::of(service, who, &files);
+        let (mut summaries, mut bytes_left) = (Vec::new(), limits.served_files_bytes_max);
+        for path in &paths {
+            let Ok(stamp) = files.folder.stamp(path) else { continue };
+            let Some(left) = bytes_left.checked_sub(stamp.bytes) else {
+                truncated = true;
+                break;
+            };
+            bytes_left = left;
+            let known = files.known.get(&files.folder, path, stamp, &limits);
+            let (Some(known), Some(kind)) = (known, files.patterns.kind(path)) else { continue };
+            if seen.may_see(path, kind, &known) {
+                let (kind, composition) = content(&files, path, kind, &known, &limits);
+                let (path, hash) = (path.as_str().into(), known.hash.clone());
+                summaries.push(FileSummary { path, hash, kind, composition });
+            }
+        }
+        files.known.retain(&paths);
+        FileList {
+            writable: files.is_writable && may_change(who).is_ok(),
+            roots: files.patterns.roots(),
+            files: summaries,
+            truncated,
+        }
+    })
 }
 
-/// What a file holds, and the name of its one composition.
+/// What a file holds, and the name of its one composition, or of the one that it tests.
 fn content(
-    service: &RunService,
     files: &EditableFiles,
     path: &DocumentPath,
     kind: FileKind,
-    text: &str,
+    known: &KnownFile,
+    limits: &Limits,
 ) -> (FileKind, Option<Arc<str>>) {
-    let limits = service.limits();
-    let one_in = |text: &str| {
-        let listed = compositions_in(&Source::new("file", text), &limits).compositions;
-        let only = match listed.as_slice() {
-            [only] => Some(&only.source),
-            _ => None,
-        };
-        let name = only.and_then(|source| Some(read_header(source, &limits)?.name));
-        (listed.is_empty(), name.filter(|name| !name.is_empty()))
-    };
     match kind {
-        FileKind::Composition => match one_in(text) {
-            (true, _) => (FileKind::Other, None),
-            (false, name) => (kind, name),
-        },
+        FileKind::Composition if known.compositions.is_empty() => (FileKind::Other, None),
+        FileKind::Composition => (kind, known.only()),
         FileKind::Test => {
             let tested = files.patterns.tested_by(path).into_iter();
-            let text = tested.into_iter().find_map(|path| files.folder.read(&path).ok());
-            (kind, text.and_then(|DocumentText { text, .. }| one_in(&text).1))
+            let tested = tested.into_iter().find_map(|path| files.known_file(&path, limits));
+            (kind, tested.and_then(|tested| tested.only()))
         }
         FileKind::Template | FileKind::Other => (kind, None),
     }
@@ -206,15 +213,18 @@ fn content(
 
 /// A file with its text.
 pub fn read(service: &RunService, who: &Principal, path: &str) -> Result<FileText, Error> {
-    let files = service.files();
+    let (files, limits) = (service.files(), service.limits());
     let (path, kind) = find(&files, path)?;
-    let DocumentText { text, hash } =
-        files.folder.read(&path).map_err(|error| unreadable(&error, &path))?;
-    if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &text) {
-        return Err(no_file(path.as_str()));
-    }
-    let (kind, _) = calculate(|| content(service, &files, &path, kind, &text));
-    Ok(FileText { path: path.as_str().into(), text, hash, kind })
+    calculate(|| {
+        let document = files.folder.read(&path).map_err(|error| unreadable(&error, &path))?;
+        let known = KnownFile::of(&document, &limits);
+        if !VisibleFiles::of(service, who, &files).may_see(&path, kind, &known) {
+            return Err(no_file(path.as_str()));
+        }
+        let (kind, _) = content(&files, &path, kind, &known, &limits);
+        let DocumentText { text, hash } = document;
+        Ok(FileText { path: path.as_str().into(), text, hash, kind })
+    })
 }
 
 /// Saves a file; whether it is new.
@@ -365,8 +375,8 @@ fn check_consent(
 
 /// The files that a caller may read: all, or those whose compositions its toolset lets it run.
 struct VisibleFiles<'a> {
-    service: &'a RunService,
     files: &'a EditableFiles,
+    limits: Arc<Limits>,
     /// The names of the visible compositions, each with its file; `None` if everything is visible.
     compositions: Option<BTreeSet<(PathBuf, Arc<str>)>>,
 }
@@ -385,10 +395,10 @@ impl VisibleFiles<'_> {
             });
             visible.collect()
         });
-        VisibleFiles { service, files, compositions }
+        VisibleFiles { files, limits: service.limits(), compositions }
     }
 
-    fn may_see(&self, path: &DocumentPath, kind: FileKind, text: &str) -> bool {
+    fn may_see(&self, path: &DocumentPath, kind: FileKind, known: &KnownFile) -> bool {
         let Some(visible) = &self.compositions else { return true };
         match kind {
             FileKind::Test => self.may_see_tested(path),
@@ -396,13 +406,10 @@ impl VisibleFiles<'_> {
                 let Ok(file) = self.files.patterns.root.join(path.as_str()).canonicalize() else {
                     return false;
                 };
-                let limits = self.service.limits();
-                let listed = compositions_in(&Source::new("file", text), &limits).compositions;
-                let is_visible = |source: &Source| {
-                    let header = read_header(source, &limits);
-                    header.is_some_and(|it| visible.contains(&(file.clone(), it.name)))
+                let is_visible = |name: &Option<Arc<str>>| {
+                    name.as_ref().is_some_and(|it| visible.contains(&(file.clone(), it.clone())))
                 };
-                !listed.is_empty() && listed.iter().all(|listed| is_visible(&listed.source))
+                !known.compositions.is_empty() && known.compositions.iter().all(is_visible)
             }
             FileKind::Template | FileKind::Other => false,
         }
@@ -411,8 +418,8 @@ impl VisibleFiles<'_> {
     /// Whether the caller may see a composition that a test file at a path tests.
     fn may_see_tested(&self, path: &DocumentPath) -> bool {
         self.files.patterns.tested_by(path).iter().any(|path| {
-            let text = self.files.folder.read(path).ok();
-            text.is_some_and(|it| self.may_see(path, FileKind::Composition, &it.text))
+            let known = self.files.known_file(path, &self.limits);
+            known.is_some_and(|known| self.may_see(path, FileKind::Composition, &known))
         })
     }
 }

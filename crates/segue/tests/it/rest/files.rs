@@ -94,6 +94,40 @@ fn a_file_is_created_changed_renamed_and_deleted() {
     until(|| (served.get("/api/v1/compositions/greet").status == 404).then_some(()));
 }
 
+/// A list reads at most so many files and bytes, and says that there are more. A file that another program
+/// changed in place is listed as it is.
+#[test]
+fn a_list_of_files_is_bounded_and_current() {
+    let filler = format!("name: filler\n# {}\n", "x".repeat(2_000));
+    let listed = |limits: &str| {
+        let world = world(&format!("{EDIT}limits: {{ {limits} }}\n"));
+        world.file("lib/filler.yaml", &filler);
+        world.file("lib/last.yaml", "name: last\n");
+        let served = Served::start(&world, "memory", &[]);
+        let listed = served.get("/api/v1/files").is(200);
+        (served.paths(), listed["truncated"].clone())
+    };
+    let all = ["lib/double.yaml", "lib/filler.yaml", "lib/last.yaml"].map(str::to_owned);
+    assert_eq!(listed("served_files_max: 3"), (all.to_vec(), json!(false)));
+    assert_eq!(listed("served_files_max: 2"), (all[..2].to_vec(), json!(true)));
+    assert_eq!(listed("served_files_bytes_max: 2000"), (all[..1].to_vec(), json!(true)));
+
+    let (world, served) = served();
+    served.create("lib/greet.yaml", GREET).is(201);
+    let composition = || {
+        let files = served.get("/api/v1/files").is(200)["files"].clone();
+        let file =
+            files.as_array().unwrap().iter().find(|it| it["path"] == "lib/greet.yaml").cloned();
+        let file = file.unwrap();
+        (file["composition"].clone(), file["hash"].clone())
+    };
+    assert_eq!(composition(), (json!("greet"), json!(hash(GREET))));
+    assert_eq!(composition(), (json!("greet"), json!(hash(GREET))));
+    let other = GREET.replace("greet", "other");
+    fs::write(world.path("lib/greet.yaml"), &other).unwrap();
+    assert_eq!(composition(), (json!("other"), json!(hash(&other))));
+}
+
 /// A change on disk meanwhile is not overwritten: the answer has what is on disk.
 #[test]
 fn a_changed_file_is_not_overwritten() {

@@ -457,6 +457,34 @@ fn a_composition_that_could_not_be_loaded_is_named_to_whom_it_may_be() {
     assert_eq!(detail("held"), "no composition `broken` is served");
 }
 
+/// Others run a template with all their tools, so an author with a toolset stores none that makes compositions
+/// as it runs, wherever the step stands.
+#[test]
+fn a_template_of_an_author_with_a_toolset_has_no_expand() {
+    let stocker = entry("stocker", "read, run, compose, write", ", toolset: calm");
+    let world = world(&format!("{}{stocker}", principals()));
+    let served = Served::start(&world, "memory", &[]);
+    let expand = json!({ "id": "more", "expand": "{{ input.plan }}" });
+    let inside = json!({ "id": "each", "loop": { "over": [1], "steps": [expand] } });
+    let plain = json!({ "id": "say", "tool": "echo", "parameters": { "x": 1 } });
+    let store = |who: &str, id: &str, steps: &[&Json]| {
+        let template = json!({ "composition": { "name": id, "steps": steps } });
+        let path = format!("/api/v1/compositions/templates/{id}");
+        served.send_as(who, "PUT", &path, &[], &template)
+    };
+    for steps in [&[&expand][..], &[&plain, &inside]] {
+        let problem = store("stocker", "grows", steps).is_problem(403, "unauthorized");
+        assert!(problem["detail"].as_str().unwrap().contains("`expand`"), "{problem}");
+        let template = json!({ "id": "grows", "composition": { "name": "grows", "steps": steps } });
+        served
+            .send_as("stocker", "POST", "/api/v1/compositions/templates", &[], &template)
+            .is_problem(403, "unauthorized");
+    }
+    served.get_as("ada", "/api/v1/compositions/templates/grows").is_problem(404, "not-found");
+    store("stocker", "says", &[&plain]).is(201);
+    store("ada", "grows", &[&expand]).is(201);
+}
+
 /// A run resumes under the toolset that it was started with, also after a restart.
 #[test]
 fn a_run_stays_within_its_toolset() {

@@ -8,8 +8,9 @@
 //! in one step.
 
 use std::path::PathBuf;
+use std::time::SystemTime;
 
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, Metadata};
 use parking_lot::Mutex;
 use segue_core::diagnostic::Code;
 use segue_core::tool::hex_digest;
@@ -62,6 +63,34 @@ impl DocumentText {
     }
 }
 
+/// What changes when a document does, at least unless it is written twice within moments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DocumentStamp {
+    /// Its size.
+    pub bytes: u64,
+    /// When its content was written.
+    pub modified: Option<SystemTime>,
+    /// Which file it is, on which device; and when its content or its attributes changed.
+    identity: (u64, u64, i64, i64),
+}
+
+impl DocumentStamp {
+    #[cfg(unix)]
+    fn of(found: &Metadata) -> DocumentStamp {
+        use cap_std::fs::MetadataExt as _;
+        let modified = found.modified().ok().map(cap_std::time::SystemTime::into_std);
+        let identity = (found.dev(), found.ino(), found.ctime(), found.ctime_nsec());
+        DocumentStamp { bytes: found.len(), modified, identity }
+    }
+
+    /// Without inodes, the time and the size have to do.
+    #[cfg(not(unix))]
+    fn of(found: &Metadata) -> DocumentStamp {
+        let modified = found.modified().ok().map(cap_std::time::SystemTime::into_std);
+        DocumentStamp { bytes: found.len(), modified, identity: (0, 0, 0, 0) }
+    }
+}
+
 /// Why a document was not changed.
 #[derive(Debug)]
 pub enum DocumentChangeError {
@@ -94,6 +123,12 @@ impl DocumentFolder {
         let leaf = self.leaf(path, false)?;
         let text = leaf.text()?.ok_or_else(|| absent(path.as_str()))?;
         Ok(DocumentText::new(text))
+    }
+
+    /// What tells this content of a document from others, without reading it.
+    pub fn stamp(&self, path: &DocumentPath) -> Result<DocumentStamp, ToolError> {
+        let found = self.leaf(path, false)?.metadata()?.ok_or_else(|| absent(path.as_str()))?;
+        Ok(DocumentStamp::of(&found))
     }
 
     /// Writes a new document. Returns its hash.

@@ -26,7 +26,9 @@ use super::args::ToolArgs;
 use super::{BuiltinConfig, BuiltinRollback, BuiltinSpec, WRITES, run_blocking};
 use crate::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use atomic::AtomicEdit;
-pub use documents::{DocumentChangeError, DocumentFolder, DocumentPath, DocumentText};
+pub use documents::{
+    DocumentChangeError, DocumentFolder, DocumentPath, DocumentStamp, DocumentText,
+};
 use overwrite::Overwrite;
 pub use protected_files::ProtectedFiles;
 use root::{Existing, FileRoot, Parents};

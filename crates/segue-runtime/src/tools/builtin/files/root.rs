@@ -209,14 +209,22 @@ impl Leaf<'_> {
         linked.map_err(|error| to.put_failure(&error))
     }
 
-    /// The file's content; `None` when it does not exist.
-    pub(super) fn text(&self) -> Result<Option<String>, ToolError> {
+    /// What the directory says of the file; `None` when it does not exist.
+    pub(super) fn metadata(&self) -> Result<Option<Metadata>, ToolError> {
         let found = match self.dir.symlink_metadata(&self.name) {
             Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failure(&self.path, &error)),
         };
         regular(&self.path, &found)?;
+        Ok(Some(found))
+    }
+
+    /// The file's content; `None` when it does not exist.
+    pub(super) fn text(&self) -> Result<Option<String>, ToolError> {
+        if self.metadata()?.is_none() {
+            return Ok(None);
+        }
         self.root.text_of(&self.dir, &self.name, &self.path).map(Some)
     }
 
