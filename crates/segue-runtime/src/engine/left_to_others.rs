@@ -36,8 +36,13 @@ impl Engine {
         let entries = run.redacted(&entries).into_owned();
         self.check_stored(&plan, &entries)?;
         let store = &self.inner.store;
-        let record =
-            AppendRecord { expected: 0, entries: &entries, status: run.status(), measured: &[] };
+        let record = AppendRecord {
+            expected: 0,
+            entries: &entries,
+            status: run.status(),
+            measured: &[],
+            is_part: run.is_part(),
+        };
         let lease = store.create(NewRun { run_id: &run_id, plan: &plan }, record).await?;
         observer.observe(&run, &entries);
         let view = view_of(&**store, &run).await;
@@ -59,8 +64,10 @@ impl Engine {
             let entries = loaded.run.request_rollback(now_ms(), by.clone());
             let entries = loaded.run.redacted(&entries).into_owned();
             let (expected, status) = (loaded.journal.len() as u64, loaded.run.status());
+            let is_part = loaded.run.is_part();
             if !entries.is_empty() {
-                let record = AppendRecord { expected, entries: &entries, status, measured: &[] };
+                let record =
+                    AppendRecord { expected, entries: &entries, status, measured: &[], is_part };
                 store.append(&lease, record).await?;
             }
             Ok::<_, EngineError>(loaded.run)

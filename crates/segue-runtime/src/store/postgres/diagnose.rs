@@ -6,8 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use tokio::sync::Notify;
-
 use super::error::broken;
 use super::schema::VERSION;
 use super::session::{Address, DbSession};
@@ -90,7 +88,7 @@ const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigi
 /// Looks at a database, and changes nothing there.
 pub async fn diagnose(url: &PostgresUrl) -> Result<DatabaseFacts, StoreError> {
     let tls = Tls::new(&url.encryption).map_err(broken)?;
-    let address = Address { url: url.clone(), tls, commands: Arc::new(Notify::new()) };
+    let address = Address { url: url.clone(), tls, signals: Arc::default() };
     let session = address.connect().await?;
     let mut facts = DatabaseFacts {
         pools_transactions: pools_transactions(&address, &session).await?,

@@ -15,10 +15,7 @@ use segue_runtime::store::{Due, RunRow, StoreError, TakeOver};
 
 use super::RunService;
 use super::handle::{QuestionPolicy, RunHandle};
-<<<<<<< HEAD
-=======
 use super::recover::Acquire;
->>>>>>> 67768c70d0dbd677e2f708c43498dbca238006ce
 use crate::api::error::Error;
 
 /// Decides which process drives a run, and when. Without one, workers claim from the store.
@@ -88,14 +85,9 @@ impl RunService {
         if let Some(reason) = self.missing_here(&row).await? {
             return Ok(Driven::CannotHere(reason));
         }
-<<<<<<< HEAD
-        let (command, take_over) = (RunCommand::Resume, TakeOver::Recover);
-        let handle = self.resume(&row, command, take_over, QuestionPolicy::Defer);
-=======
         self.wait_for_room().await;
         let acquire = Acquire::Take(TakeOver::Recover);
         let handle = self.resume(&row, RunCommand::Resume, acquire, QuestionPolicy::Defer);
->>>>>>> 67768c70d0dbd677e2f708c43498dbca238006ce
         self.driven(&handle).await
     }
 
@@ -121,15 +113,9 @@ impl RunService {
             Err(EngineError::Store(StoreError::SetAside { .. })) => {
                 Ok(Driven::Waits(Due::OnCommand))
             }
-<<<<<<< HEAD
-            Err(
-                error @ (EngineError::MissingTool { .. } | EngineError::DefinitionChanged { .. }),
-            ) => Ok(Driven::CannotHere(error.to_string().into())),
-=======
             Err(error) if error.is_of_this_process() => {
                 Ok(Driven::CannotHere(error.to_string().into()))
             }
->>>>>>> 67768c70d0dbd677e2f708c43498dbca238006ce
             Err(error) => Err(error.clone().into()),
         }
     }
