@@ -10,6 +10,7 @@ mod left_to_others;
 mod load;
 mod overwrites;
 mod planning;
+mod rehearsal;
 mod stored_runs;
 mod test_runs;
 mod unavailable_tools;
@@ -22,9 +23,8 @@ use futures_util::future::BoxFuture;
 use segue_core::access::Caller;
 use segue_core::catalog::{Catalog, ToolLookup};
 use segue_core::compile::{self, Compiled};
-use segue_core::composition::{Composition, Dialect, Strategy};
+use segue_core::composition::{Composition, Dialect};
 use segue_core::diagnostic::{Diagnostic, Severity};
-use segue_core::dry_run;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
 use segue_core::plan::{self, Plan};
@@ -41,7 +41,6 @@ use crate::driver::{
     self, CommandRouter, DriverContext, Expand, IdSource, NoObserver, Observer, StartMode,
     UnreleasedLeases,
 };
-use crate::dry_run_tools;
 use crate::inject::Faults;
 use crate::llm::Model;
 use crate::recorder::Recorder;
@@ -479,37 +478,6 @@ impl Engine {
     /// A fresh id of a chain.
     pub(crate) fn chain_id(&self) -> Arc<str> {
         self.inner.ids.random_id()
-    }
-
-    /// Runs a plan without changing anything: tools that read are called, samples stand in for
-    /// tools that write, and nothing waits, rolls back or is stored.
-    pub async fn run_rehearsal(&self, mut request: RunRequest<'_>) -> Result<RunView, EngineError> {
-        let rehearsed = self.rehearsal_plan(&request.plan);
-        let plan = std::mem::replace(&mut request.plan, rehearsed);
-        request.options.approved = false;
-        request.confirmer = &dry_run_tools::ApproveAll;
-        if request.options.strategy == Some(Strategy::Rollback) {
-            request.options.strategy = Some(Strategy::FailFast);
-        }
-        let catalog = &self.inner.catalog;
-        let registry = self.inner.registry.clone().map(|tool| {
-            // The effect of a code tool follows from its calls, which only the catalog knows.
-            let spec = catalog.get(&tool.spec.id).unwrap_or(&tool.spec).clone();
-            dry_run_tools::wrap(Tool { spec, ..tool })
-        });
-        let caller = request.caller.clone();
-        let expand = |document: &Value| {
-            self.expand(document, caller.as_ref()).map(|plan| self.rehearsal_plan(&plan))
-        };
-        let store = MemoryStore::default();
-        let view = self.run_with(request, &registry, &store, &expand, None).await?;
-        Ok(dry_run::dry_run_view(view, &plan))
-    }
-
-    fn rehearsal_plan(&self, plan: &Plan) -> Arc<Plan> {
-        let composition = Arc::new(dry_run::dry_run_composition(&plan.composition));
-        let plan = plan::plan(&composition, &self.inner.limits);
-        Arc::new(plan.expect("a dry run nests no deeper than the plan it is made from"))
     }
 
     /// A run that is ready to start; the view of one that is refused.

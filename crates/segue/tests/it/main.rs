@@ -65,3 +65,5 @@ mod toolhive;
 mod tools;
 mod toolsets;
 mod trust;
+#[cfg(all(feature = "postgres", unix))]
+mod workers;

@@ -63,6 +63,14 @@ impl RunService {
         self: &Arc<RunService>,
         run_id: &Arc<str>,
     ) -> Result<Driven, Error> {
+        match self.drive_once(run_id).await? {
+            // It may be this process that took it, for another request at the same time.
+            Driven::OwnedElsewhere => self.drive_once(run_id).await,
+            driven => Ok(driven),
+        }
+    }
+
+    async fn drive_once(self: &Arc<RunService>, run_id: &Arc<str>) -> Result<Driven, Error> {
         if let Some(handle) = self.registry.get(run_id) {
             return self.driven(&handle).await;
         }
