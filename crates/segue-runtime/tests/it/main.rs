@@ -36,6 +36,8 @@ mod planning;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;
 #[cfg(all(feature = "postgres", unix))]
+mod postgres_queue;
+#[cfg(all(feature = "postgres", unix))]
 mod postgres_server;
 mod processes;
 mod queue;
