@@ -20,9 +20,9 @@ mod sqlite;
 pub use contract::{
     AppendRecord, ClaimRequest, ClaimedRun, Collection, CommandQueue, Due, Histogram, ItemPage,
     JournalStore, KeyValueStore, Lease, Measured, NewRun, PendingCommand, Precondition, Retention,
-    RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, RunTransfer, Store,
-    StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics, ToolStats, WorkerInfo,
-    WorkerRow,
+    RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, RunTransfer,
+    SharedSlot, SharedSlots, Store, StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics,
+    ToolStats, WorkerInfo, WorkerRow,
 };
 pub use copy::{Copied, CopyReport, copy};
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};

@@ -11,7 +11,7 @@ use segue_core::value::Value;
 use segue_core::view::RunStatus;
 use segue_runtime::store::{
     ClaimRequest, Due, JournalStore as _, NewRun, PostgresStore, RunHistory as _, RunQueue as _,
-    StoreError, TakeOver, WorkerInfo,
+    SharedSlots as _, StoreError, TakeOver, WorkerInfo,
 };
 use tokio_postgres::{Client, NoTls};
 
@@ -130,7 +130,8 @@ async fn turns_change_no_index() {
     let turns = TURNS.cast_signed();
     until("the counts arrive", async || count("n_tup_upd") > turns).await;
     let (all, hot) = (count("n_tup_upd"), count("n_tup_hot_upd"));
-    assert!(hot >= turns && all - hot <= 3, "{hot} of {all} updates touched no index");
+    // A page that a reader looks at may have no room for the next row.
+    assert!(hot * 10 >= all * 9, "{hot} of {all} updates touched no index");
 }
 
 /// Begins runs, says so, and waits to be killed. Part of the next test.
@@ -144,6 +145,7 @@ async fn a_process_to_kill() {
     for id in ["a", "b", "c"] {
         begin(&store, id, &plan).await;
     }
+    let _slot = store.shared_slot(&"crm".into(), 1).await.unwrap();
     println!("\nbegun");
     std::future::pending::<()>().await;
 }
@@ -166,14 +168,19 @@ async fn runs_of_a_killed_process_are_claimed_after_its_lease() {
     child.kill().unwrap();
     child.wait().unwrap();
     let killed = Instant::now();
-    let mut taken = Vec::new();
-    until("they are claimed", async || {
-        taken.extend(store.claim(ALL).await.unwrap());
-        taken.len() == 3
-    })
-    .await;
-    let took = killed.elapsed();
+    let limit: Arc<str> = "crm".into();
+    let (freed, taken) = tokio::join!(store.shared_slot(&limit, 1), async {
+        let mut taken = Vec::new();
+        until("they are claimed", async || {
+            taken.extend(store.claim(ALL).await.unwrap());
+            taken.len() == 3
+        })
+        .await;
+        (killed.elapsed(), taken)
+    });
+    let (took, _taken) = taken;
     assert!(took < LEASE + Duration::from_secs(1), "after {took:?}");
+    assert!(freed.unwrap().is_some() && killed.elapsed() < LEASE + Duration::from_secs(2));
     let workers = store.workers().await.unwrap();
     let dead: Vec<_> = workers.iter().filter(|worker| !worker.is_alive).collect();
     assert_eq!(dead.len(), 1, "{workers:?}");

@@ -21,6 +21,7 @@ mod queue;
 mod row;
 mod schema;
 mod session;
+mod slots;
 mod statistics;
 mod tls;
 mod transfer;
@@ -50,6 +51,7 @@ pub use diagnose::{DatabaseFacts, Standby, diagnose};
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
 use session::{Address, DbSession, SessionPool, Signals};
+use slots::KnownLimits;
 use tls::Tls;
 pub use url::PostgresUrl;
 use writer::{Begins, Write};
@@ -110,6 +112,7 @@ struct Shared {
     options: PostgresOptions,
     ownership: Ownership,
     counts: PendingCounts,
+    limits: KnownLimits,
     /// Turns that runs asked to write.
     appends: AtomicU64,
     commits: AtomicU64,
@@ -150,6 +153,7 @@ impl PostgresStore {
             options,
             ownership: Ownership::default(),
             counts: PendingCounts::default(),
+            limits: KnownLimits::default(),
             appends: AtomicU64::default(),
             commits: AtomicU64::default(),
             nanos: AtomicU64::default(),
