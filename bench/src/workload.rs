@@ -17,7 +17,7 @@ use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
     AppendRecord, CommandQueue, JournalStore, KeyValueStore, Lease, MemoryStore, NewRun,
     PendingCommand, Retention, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow,
-    RunTransfer, Store, StoreError, TakeOver, ToolStatistics, ToolStats,
+    RunTransfer, SharedSlots, Store, StoreError, TakeOver, ToolStatistics, ToolStats,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 use serde_json::{Value as Json, json};
@@ -155,6 +155,8 @@ impl ToolStatistics for Nowhere {
 }
 
 impl RunQueue for Nowhere {}
+
+impl SharedSlots for Nowhere {}
 
 impl RunTransfer for Nowhere {}
 

@@ -263,6 +263,7 @@ impl EngineBuilder {
             &self.concurrency,
             &limits,
             self.before.as_ref().map(|before| &*before.inner.gate),
+            self.store.as_ref(),
         ));
         let (mut registry, mut store) =
             (self.registry, self.store.unwrap_or_else(|| Arc::new(MemoryStore::default())));

@@ -15,8 +15,8 @@ use tokio::sync::Notify;
 use super::{
     AppendRecord, ClaimRequest, ClaimedRun, CommandQueue, Due, JournalStore, KeyValueStore, Lease,
     NewRun, PendingCommand, Retention, RunChanges, RunCopy, RunHistory, RunListing, RunQuery,
-    RunQueue, RunRow, RunTransfer, Store, StoreError, StoreFigures, TakeOver, ToolStatistics,
-    ToolStats, WorkerInfo, WorkerRow,
+    RunQueue, RunRow, RunTransfer, SharedSlot, SharedSlots, Store, StoreError, StoreFigures,
+    TakeOver, ToolStatistics, ToolStats, WorkerInfo, WorkerRow,
 };
 
 /// An operation that an interceptor sees.
@@ -232,6 +232,17 @@ impl RunTransfer for InterceptedStore {
 
     async fn import_stats(&self, stats: &[ToolStats]) -> Result<u64, StoreError> {
         self.inner.import_stats(stats).await
+    }
+}
+
+#[async_trait]
+impl SharedSlots for InterceptedStore {
+    async fn shared_slot(
+        &self,
+        name: &Arc<str>,
+        max: u32,
+    ) -> Result<Option<SharedSlot>, StoreError> {
+        self.inner.shared_slot(name, max).await
     }
 }
 

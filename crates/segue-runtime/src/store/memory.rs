@@ -16,7 +16,7 @@ use super::rules::{
 use super::{
     AppendRecord, Collection, CommandQueue, ItemPage, JournalStore, KeyValueStore, Lease, Measured,
     NewRun, PendingCommand, Precondition, Retention, RunChange, RunChanges, RunHistory, RunListing,
-    RunQuery, RunQueue, RunRow, RunTransfer, Store, StoreError, StoredItem, TakeOver,
+    RunQuery, RunQueue, RunRow, RunTransfer, SharedSlots, Store, StoreError, StoredItem, TakeOver,
     ToolStatistics, ToolStats,
 };
 
@@ -303,6 +303,8 @@ impl ToolStatistics for MemoryStore {
 }
 
 impl RunQueue for MemoryStore {}
+
+impl SharedSlots for MemoryStore {}
 
 /// A store in memory has no bytes to give: its runs end with the process.
 impl RunTransfer for MemoryStore {}

@@ -21,7 +21,7 @@ pub use contract::{
     AppendRecord, ClaimRequest, ClaimedRun, Collection, CommandQueue, Due, Histogram, ItemPage,
     JournalStore, KeyValueStore, Lease, Measured, NewRun, PendingCommand, Precondition, Retention,
     RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, RunTransfer,
-    SharedFigures, Store, StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics,
+    SharedFigures, SharedSlot, SharedSlots, Store, StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics,
     ToolStats, WorkerInfo, WorkerRow,
 };
 pub use copy::{Copied, CopyReport, copy};

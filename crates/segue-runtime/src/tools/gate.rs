@@ -1,5 +1,9 @@
 //! The gate limits how many calls are in flight, across all runs.
 //!
+//! With a store that processes share, the limit of a source holds for all of them together, unless its
+//! calls run on this machine: a call also waits for a slot of the store. Other limits, budgets and breakers
+//! are those of this process.
+//!
 //! A call waits for a slot of its tool, then of its source, then of the process, each first come,
 //! first served. The fixed order prevents deadlocks, and no call holds a slot of the process while
 //! it waits for a busy tool. A call that is dropped while it waits holds nothing and was not sent.
@@ -18,12 +22,14 @@ use parking_lot::{Mutex, MutexGuard};
 use segue_core::diagnostic::Code;
 use segue_core::id::ToolId;
 use segue_core::limits::Limits;
-use segue_core::tool::{BUILTIN, ToolSpec};
+use segue_core::tool::{BUILTIN, LOCAL, ToolSpec};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use self::health::{CallOutcome, GateRefusal, Health};
 use super::ToolError;
+use super::command::COMMAND;
+use crate::store::{SharedSlot, Store};
 
 /// How many calls may be in flight, in addition to the total in [`Limits`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,6 +49,8 @@ pub struct Gate {
     since: Instant,
     /// For the message about an exhausted retry budget.
     retry_percent_max: u32,
+    /// Holds the limits of sources, when processes share it.
+    store: Option<Arc<dyn Store>>,
 }
 
 /// A limit on calls in flight.
@@ -65,6 +73,8 @@ impl CallLimit {
 struct ToolLimits {
     tool: Option<Arc<CallLimit>>,
     source: Option<Arc<CallLimit>>,
+    /// The source, and its limit across processes.
+    shared: Option<(Arc<str>, u32)>,
     /// Whether its calls wait for calls of other tools. They hold no slot that those need.
     waits_for_parts: bool,
     /// `None` for built-in tools: they run in this process, or reach a different host each time.
@@ -79,7 +89,9 @@ impl Gate {
         concurrency: &Concurrency,
         limits: &Limits,
         before: Option<&Gate>,
+        store: Option<&Arc<dyn Store>>,
     ) -> Gate {
+        let store = store.filter(|store| store.is_shared());
         let known = |name: &Arc<str>| before.and_then(|gate| gate.sources.get(name));
         let sources: BTreeMap<Arc<str>, Arc<CallLimit>> = concurrency
             .sources
@@ -90,7 +102,11 @@ impl Gate {
             let known = before.and_then(|gate| gate.tools.get(&tool.id)?.tool.as_ref());
             let bound = |max: &u32| CallLimit::of(*max as usize, known);
             let source = sources.get(tool.id.namespace());
+            let shared = concurrency.sources.get_key_value(tool.id.namespace());
+            let is_remote = ![BUILTIN, LOCAL, COMMAND].contains(&tool.id.namespace());
+            let is_shared = store.is_some() && is_remote && tool.code_tool.is_none();
             ToolLimits {
+                shared: shared.filter(|_| is_shared).map(|(name, max)| (name.clone(), *max)),
                 tool: concurrency.tools.get(&tool.id).map(bound),
                 source: source.filter(|_| tool.code_tool.is_none()).cloned(),
                 waits_for_parts: tool.code_tool.is_some(),
@@ -103,6 +119,7 @@ impl Gate {
             sources,
             since: Instant::now(),
             retry_percent_max: limits.retry_percent_max,
+            store: store.cloned(),
         }
     }
 
@@ -118,11 +135,12 @@ impl Gate {
             let now = self.millis(Instant::now());
             health.check(now).map_err(|refusal| self.refuse(tool, refusal))?;
         }
-        let slots = [
-            acquire(limits.tool.as_deref()).await,
-            acquire(limits.source.as_deref()).await,
-            acquire(self.all(limits)).await,
-        ];
+        let (own, source) =
+            (acquire(limits.tool.as_deref()).await, acquire(limits.source.as_deref()).await);
+        // After the slots of this process, so that few calls of it ask the store.
+        let shared = self.shared_slot(limits).await?;
+        let slots =
+            Slots { _shared: shared, _local: [own, source, acquire(self.all(limits)).await] };
         self.admit(tool, limits, slots, is_retry)
     }
 
@@ -138,6 +156,17 @@ impl Gate {
         };
         let slots = self.free_slots(limits)?;
         Some(self.admit(tool, limits, slots, is_retry))
+    }
+
+    /// A slot of the limit that all processes keep together, for a call that counts against one.
+    async fn shared_slot(&self, limits: &ToolLimits) -> Result<Option<SharedSlot>, ToolError> {
+        let (Some((name, max)), Some(store)) = (&limits.shared, &self.store) else {
+            return Ok(None);
+        };
+        store.shared_slot(name, *max).await.map_err(|error| ToolError::Unreachable {
+            message: format!("the limit of `{name}` is in the store: {error}"),
+            retry_after: None,
+        })
     }
 
     fn limits_of(&self, tool: &ToolId) -> Result<&ToolLimits, ToolError> {
@@ -165,17 +194,21 @@ impl Gate {
         Ok(Permit { gate: self, limits, entered, is_probe, settled: false, _slots: slots })
     }
 
-    /// All slots that a call needs, if they are free.
+    /// All slots that a call needs, if they are free. A slot of the store takes a while.
     fn free_slots<'a>(&'a self, limits: &'a ToolLimits) -> Option<Slots<'a>> {
+        if limits.shared.is_some() {
+            return None;
+        }
         let free = |bound: Option<&'a CallLimit>| match bound {
             None => Some(None),
             Some(bound) => bound.slots.try_acquire().ok().map(Some),
         };
-        Some([
+        let local = [
             free(limits.tool.as_deref())?,
             free(limits.source.as_deref())?,
             free(self.all(limits))?,
-        ])
+        ];
+        Some(Slots { _shared: None, _local: local })
     }
 
     /// The limit of the process, for a call that counts against it.
@@ -228,8 +261,12 @@ pub struct Permit<'a> {
     _slots: Slots<'a>,
 }
 
-/// The slots of the tool, the source and the process.
-type Slots<'a> = [Option<SemaphorePermit<'a>>; 3];
+/// The slots of a call: that of the store is freed first, because the next call of this process asks for it.
+struct Slots<'a> {
+    _shared: Option<SharedSlot>,
+    /// Of the tool, the source and the process.
+    _local: [Option<SemaphorePermit<'a>>; 3],
+}
 
 impl Permit<'_> {
     /// Reports the outcome of the call, and returns how long it took.
@@ -268,7 +305,7 @@ mod tests {
             sources: [(spec.id.namespace().into(), source)].into(),
         };
         let limits = Limits { calls_max: calls as usize, ..Limits::default() };
-        Gate::new([spec].into_iter(), &concurrency, &limits, before)
+        Gate::new([spec].into_iter(), &concurrency, &limits, before, None)
     }
 
     /// Calls in flight count against the limits of a new configuration, where these are the same.

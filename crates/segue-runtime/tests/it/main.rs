@@ -37,6 +37,8 @@ mod planning;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;
 #[cfg(all(feature = "postgres", unix))]
+mod postgres_queue;
+#[cfg(all(feature = "postgres", unix))]
 mod postgres_server;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres_tls;

@@ -30,7 +30,7 @@ use crate::stores::{begin, entry, finish, plan_named, record};
 /// What a proxy does with what the database answers, and with what it is asked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(u8)]
-enum Line {
+pub(crate) enum Line {
     Open,
     /// Nothing passes, in either direction, until it is open again.
     Silent,
@@ -41,14 +41,14 @@ enum Line {
 }
 
 /// Stands between a store and the database.
-struct Proxy {
+pub(crate) struct Proxy {
     folder: TempDir,
     line: Arc<AtomicU8>,
     connections: Arc<Mutex<Vec<UnixStream>>>,
 }
 
 impl Proxy {
-    fn new(url: &str) -> Proxy {
+    pub(crate) fn new(url: &str) -> Proxy {
         let folder = TempDir::new().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
         let server = url.split("host=").nth(1).unwrap();
@@ -71,12 +71,12 @@ impl Proxy {
         proxy
     }
 
-    fn set(&self, line: Line) {
+    pub(crate) fn set(&self, line: Line) {
         self.line.store(line as u8, Ordering::SeqCst);
     }
 
     /// The address of the same database, through this proxy.
-    fn url(&self, url: &str) -> String {
+    pub(crate) fn url(&self, url: &str) -> String {
         format!("{}host={}", url.split("host=").next().unwrap(), self.folder.path().display())
     }
 }
@@ -102,9 +102,9 @@ fn pass(mut from: UnixStream, mut to: UnixStream, line: &AtomicU8, are_answers: 
     let _ = to.shutdown(Shutdown::Both);
 }
 
-const LEASE: Duration = Duration::from_millis(1_500);
+pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 
-fn open(url: &str) -> PostgresStore {
+pub(crate) fn open(url: &str) -> PostgresStore {
     let options = PostgresOptions { lease: LEASE, ..PostgresOptions::default() };
     PostgresStore::open(&PostgresUrl::parse(url).unwrap(), options).unwrap()
 }
@@ -118,7 +118,7 @@ fn two() -> Option<(Proxy, PostgresStore, PostgresStore)> {
 }
 
 /// Polls until `is_so`, for so long that a busy machine gets there.
-async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !is_so().await {
         assert!(Instant::now() < end, "{what}");
@@ -126,7 +126,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn add(store: &PostgresStore, lease: &Lease, seq: u64) -> Result<(), StoreError> {
+pub(crate) async fn add(store: &PostgresStore, lease: &Lease, seq: u64) -> Result<(), StoreError> {
     let entries = [entry(seq, Value::from(seq))];
     store.append(lease, record(seq, &entries, RunStatus::Running)).await
 }

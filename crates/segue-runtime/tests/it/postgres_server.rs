@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio_postgres::NoTls;
+use tokio_postgres::{NoTls, SimpleQueryMessage};
 
 /// A running server.
 struct Server {
@@ -105,16 +105,25 @@ impl Server {
 
 /// Executes SQL on a connection of its own, from any thread.
 pub(crate) fn run_sql(url: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
+    query_number(url, sql).map(drop)
+}
+
+/// The same; returns the number that the last statement selects, as text; none without a row.
+pub(crate) fn query_number(url: &str, sql: &str) -> Result<Option<i64>, tokio_postgres::Error> {
     let (url, sql) = (url.to_owned(), sql.to_owned());
     let work = move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (client, connection) = tokio_postgres::connect(&url, NoTls).await?;
             let connection = tokio::spawn(connection);
-            client.batch_execute(&sql).await?;
+            let answer = client.simple_query(&sql).await?;
             drop(client);
             let _ = connection.await;
-            Ok(())
+            let number = answer.iter().rev().find_map(|message| match message {
+                SimpleQueryMessage::Row(row) => row.get(0)?.parse().ok(),
+                _ => None,
+            });
+            Ok(number)
         })
     };
     std::thread::spawn(work).join().unwrap()

@@ -13,6 +13,7 @@ use crate::stores::{begin, entry, finish, plan_named, record};
 for_durable_stores! {
     a_busy_run_is_taken_whole
     pruning_disturbs_no_run
+    pruning_at_once_keeps_enough
     many_create_a_store_at_once
     a_run_that_kills_is_set_aside
 }
@@ -74,6 +75,27 @@ async fn pruning_disturbs_no_run(backing: Backing) {
     other.prune(few).await.unwrap();
     let left = other.runs(&RunQuery { limit: 9, ..RunQuery::default() }).await.unwrap().runs;
     assert_eq!(left.len(), 3, "and no run comes back");
+}
+
+/// Processes that prune at the same time keep as many runs as each of them wants to.
+async fn pruning_at_once_keeps_enough(backing: Backing) {
+    let store = backing.open();
+    let plan = plan_named("kept");
+    for run in 0..300 {
+        let lease = begin(&*store, &format!("run-{run}"), &plan).await;
+        finish(&*store, &lease, 1).await;
+    }
+    let few = Retention { keep_last: Some(10), ..Retention::default() };
+    let pruning = (0..3).map(|_| {
+        let store = backing.open();
+        tokio::spawn(async move { store.prune(few).await.unwrap() })
+    });
+    let mut deleted = 0;
+    for one in pruning.collect::<Vec<_>>() {
+        deleted += one.await.unwrap();
+    }
+    let query = RunQuery { limit: 999, ..RunQuery::default() };
+    assert_eq!((deleted, store.runs(&query).await.unwrap().runs.len()), (290, 10));
 }
 
 /// Several processes that create a store at the same moment all open it.

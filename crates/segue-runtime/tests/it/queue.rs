@@ -2,20 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::schema::Schema;
 use segue_core::source::Source;
-use segue_core::tool::ToolSpec;
+use segue_core::tool::{Annotations, ToolSpec};
 use segue_core::value::Value;
 use segue_core::view::RunStatus;
-use segue_runtime::engine::Engine;
+use segue_runtime::engine::{Engine, RunRequest};
 use segue_runtime::store::{
     ClaimRequest, ClaimedRun, Due, Lease, Store, StoreError, TakeOver, WorkerInfo,
 };
 use segue_runtime::tools::builtin::{self, BuiltinConfig};
+use segue_runtime::tools::gate::Concurrency;
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
 
 use crate::backings::Backing;
@@ -37,6 +39,8 @@ for_shared_stores! {
     a_claim_that_is_dropped_is_given_back
     signals_tell_of_due_runs
     workers_are_listed
+    slots_are_shared
+    a_limit_of_a_source_holds_for_all_processes
 }
 
 async fn claim(store: &dyn Store, room: usize) -> Vec<ClaimedRun> {
@@ -66,7 +70,7 @@ fn in_an_hour() -> Due {
     Due::At(segue_runtime::driver::now_ms() + 3_600_000)
 }
 
-/// A store of one process claims nothing, and a run that is released until a time is just released.
+/// A store of one process claims nothing and limits nothing, and a run that is released until a time is just released.
 async fn a_store_of_one_process_has_no_queue(backing: Backing) {
     let (store, other) = (backing.open(), backing.open());
     let lease = begin(&*store, "a", &plan_named("queued")).await;
@@ -80,6 +84,7 @@ async fn a_store_of_one_process_has_no_queue(backing: Backing) {
     assert_eq!(other.announce(WorkerInfo::default()).await, Ok(()));
     assert_eq!(other.workers().await, Ok(Vec::new()));
     assert!(other.due_signal().is_none());
+    assert!(other.shared_slot(&"crm".into(), 0).await.unwrap().is_none());
     let lease = other.acquire(&"a".into(), TakeOver::IfAbandoned).await.unwrap();
     finish(&*other, &lease, 1).await;
 }
@@ -175,6 +180,102 @@ async fn a_process_claims_only_what_its_tools_can_do(backing: Backing) {
     assert!(with(&["mail", "x"]).await.is_empty());
     assert_eq!(ids(&with(&["x", "crm"]).await), ["crm"]);
     assert_eq!(ids(&with(&["x", "crm", "mail"]).await), ["both"]);
+}
+
+/// Calls at the same time, now and at most.
+#[derive(Default)]
+struct Calls {
+    now: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Calls {
+    /// Is under way for a few turns of the other tasks.
+    async fn pass(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.peak.fetch_max(now, Ordering::SeqCst);
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn peak(&self) -> usize {
+        self.peak.load(Ordering::SeqCst)
+    }
+}
+
+/// Of all processes together no more than so many have a slot; a limit has its own slots; one that is
+/// waited for in vain is free for the next.
+async fn slots_are_shared(backing: Backing) {
+    let stores = [backing.open(), backing.open(), backing.open()];
+    let (crm, mail): (Arc<str>, Arc<str>) = ("crm".into(), "mail".into());
+    let calls = Arc::new(Calls::default());
+    let callers = stores.iter().cycle().take(12).map(|store| {
+        let (store, calls, crm) = (store.clone(), calls.clone(), crm.clone());
+        tokio::spawn(async move {
+            for _ in 0..10 {
+                let slot = store.shared_slot(&crm, 2).await.unwrap().unwrap();
+                calls.pass().await;
+                drop(slot);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.unwrap();
+    }
+    assert_eq!((calls.peak(), calls.now.load(Ordering::SeqCst)), (2, 0));
+    let one = stores[0].shared_slot(&crm, 2).await.unwrap();
+    let two = stores[1].shared_slot(&crm, 2).await.unwrap();
+    let other = stores[2].shared_slot(&mail, 1).await.unwrap();
+    assert!(one.is_some() && two.is_some() && other.is_some());
+    let wait = Duration::from_millis(200);
+    let third = tokio::time::timeout(wait, stores[2].shared_slot(&crm, 2)).await;
+    assert!(third.is_err(), "both are taken");
+    drop(one);
+    let third = stores[2].shared_slot(&crm, 2).await.unwrap();
+    assert!(third.is_some());
+    // A process that ends frees its slots.
+    let [first, second, last] = stores;
+    drop(second);
+    assert!(last.shared_slot(&crm, 2).await.unwrap().is_some());
+    drop((first, two, third));
+}
+
+/// `sources` limits a source across the engines of all processes with this store.
+async fn a_limit_of_a_source_holds_for_all_processes(backing: Backing) {
+    struct Passing(Arc<Calls>);
+    #[async_trait::async_trait]
+    impl ToolRunner for Passing {
+        async fn call(&self, call: ToolRequest) -> Result<Value, ToolError> {
+            self.0.pass().await;
+            Ok(call.args)
+        }
+    }
+    let calls = Arc::new(Calls::default());
+    let engines = (0..2).map(|_| {
+        let mut spec = ToolSpec::new(ToolId::new("crm", "find"), "finds", Schema::any_object());
+        spec.annotations = Annotations { read_only: Some(true), ..Annotations::default() };
+        let tool = Tool { spec: Arc::new(spec), runner: Arc::new(Passing(calls.clone())) };
+        let limits = Concurrency { sources: [("crm".into(), 2)].into(), ..Concurrency::default() };
+        Engine::builder().tools([tool]).concurrency(limits).store(backing.open()).build().0
+    });
+    let mut text = "name: many\nsteps:\n".to_owned();
+    for n in 0..12 {
+        text += &format!("  - {{ id: s{n}, tool: 'crm:find' }}\n");
+    }
+    let runs = engines.map(|engine| {
+        let text = text.clone();
+        tokio::spawn(async move {
+            let (plan, findings) = engine.plan(&Source::new("many.yaml", text));
+            let plan = plan.unwrap_or_else(|| panic!("{findings:?}"));
+            engine.run(RunRequest::new(plan, Value::empty_object())).await.unwrap()
+        })
+    });
+    for run in runs.collect::<Vec<_>>() {
+        assert_eq!(run.await.unwrap().status, RunStatus::Success);
+    }
+    assert_eq!(calls.peak(), 2);
 }
 
 struct Silent;

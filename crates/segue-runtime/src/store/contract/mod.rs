@@ -8,6 +8,7 @@ mod history;
 mod journal;
 mod key_value;
 mod queue;
+mod slots;
 mod statistics;
 mod transfer;
 
@@ -19,6 +20,7 @@ pub use history::{Retention, RunChange, RunChanges, RunHistory, RunListing, RunQ
 pub use journal::{AppendRecord, JournalStore, Lease, NewRun, TakeOver};
 pub use key_value::{Collection, ItemPage, KeyValueStore, Precondition, StoredItem};
 pub use queue::{ClaimRequest, ClaimedRun, Due, RunQueue, WorkerInfo, WorkerRow};
+pub use slots::{SharedSlot, SharedSlots};
 pub use statistics::{Histogram, Measured, ToolStatistics, ToolStats};
 pub use transfer::RunTransfer;
 
@@ -65,7 +67,7 @@ pub struct SharedFigures {
 
 /// A store: everything that Segue remembers.
 pub trait Store:
-    JournalStore + RunHistory + RunQueue + CommandQueue + ToolStatistics + RunTransfer
+    JournalStore + RunHistory + RunQueue + CommandQueue + ToolStatistics + RunTransfer + SharedSlots
 {
     /// The key-value collections beside the runs.
     fn key_value(&self) -> &dyn KeyValueStore;

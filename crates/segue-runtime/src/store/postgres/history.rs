@@ -50,11 +50,14 @@ const WRITING: &str = "SELECT place_base, pg_snapshot_xmax(pg_current_snapshot()
 const CHANGED: &str = "SELECT number, run FROM turn WHERE number > $1 AND number <= $2
     ORDER BY number LIMIT $3";
 
+/// One process prunes at a time, so that each counts what the others left: `Segp`.
+const PRUNE_LOCK: &str = "SELECT pg_advisory_xact_lock(1399154544)";
+
 const PRUNABLE: &str = "SELECT greatest(
         (SELECT count(*) FROM run WHERE ended_ms < $1),
         (SELECT count(*) - $2 FROM run WHERE ended_ms IS NOT NULL))";
 
-/// Locked, so that two processes delete different runs, and none is rolled back meanwhile.
+/// Locked, so that none is rolled back meanwhile.
 const PRUNED: &str = "SELECT number, bundle, run_id FROM run WHERE ended_ms IS NOT NULL
     ORDER BY ended_ms, number LIMIT $1 FOR UPDATE SKIP LOCKED";
 
@@ -259,6 +262,7 @@ async fn changes(session: &DbSession, since: Option<u64>) -> Result<RunChanges, 
 /// Deletes some of the runs that may be deleted; returns how many.
 async fn prune(shared: &Arc<Shared>, retention: Retention) -> Result<u64, StoreError> {
     let transaction = shared.sessions.borrow().await?.begin().await?;
+    transaction.batch(PRUNE_LOCK).await?;
     let before = retention.ended_before_ms.map_or(i64::MIN, clamped);
     let keep = retention.keep_last.map_or(i64::MAX, |keep| clamped(keep as u64));
     let wanted = transaction.query_opt(PRUNABLE, &[&before, &keep]).await?;

@@ -22,6 +22,7 @@ mod queue;
 mod row;
 mod schema;
 mod session;
+mod slots;
 mod statistics;
 mod tls;
 mod transfer;
@@ -52,6 +53,7 @@ pub use diagnose::{DatabaseFacts, Standby, diagnose};
 use error::{broken, unavailable};
 use owner::{Ownership, Standing};
 use session::{Address, DbSession, SessionPool, Signals};
+use slots::KnownLimits;
 use tls::Tls;
 pub use url::PostgresUrl;
 use writer::{Begins, Write};
@@ -113,6 +115,7 @@ struct Shared {
     ownership: Ownership,
     counts: PendingCounts,
     counters: Counters,
+    limits: KnownLimits,
     /// Turns that runs asked to write.
     appends: AtomicU64,
     commits: AtomicU64,
@@ -154,6 +157,7 @@ impl PostgresStore {
             ownership: Ownership::default(),
             counts: PendingCounts::default(),
             counters: Counters::default(),
+            limits: KnownLimits::default(),
             appends: AtomicU64::default(),
             commits: AtomicU64::default(),
             nanos: AtomicU64::default(),

@@ -98,6 +98,14 @@ const RELEASE_TICKETS: &str =
 const RELEASE_ALL: &str =
     released!("due_at = statement_timestamp() WHERE ended_ms IS NULL AND owner = ANY ($1)");
 
+const KEEP_SLOTS: &str = "UPDATE slot SET owner = $1 WHERE owner = ANY ($2)";
+
+const FREE_SLOTS: &str = "WITH freed AS (
+        UPDATE slot SET owner = NULL, ticket = NULL WHERE ticket = ANY ($1) RETURNING name
+    )
+    SELECT pg_notify('segue_slot', '') FROM freed
+    WHERE NOT EXISTS (SELECT FROM slot WHERE slot.name = freed.name AND owner IS NULL)";
+
 /// A run that this process writes.
 #[derive(Clone, Debug)]
 pub(super) struct HeldRun {
@@ -158,6 +166,8 @@ enum Unreleased {
     Run(Lease, Due),
     /// The runs that were taken with this ticket: no answer said which.
     Taken(i64),
+    /// The slot that was taken with this ticket.
+    Slot(i64),
 }
 
 /// Milliseconds of a clock that also counts while the machine is suspended.
@@ -265,6 +275,11 @@ impl Ownership {
         let mut state = self.state.lock();
         state.held.remove(&lease.run_id);
         state.unreleased.push((Unreleased::Run(lease, due), RELEASE_TRIES));
+    }
+
+    /// Frees the slot that was taken with a ticket, if one was.
+    pub(super) fn free_later(&self, ticket: i64) {
+        self.state.lock().unreleased.push((Unreleased::Slot(ticket), RELEASE_TRIES));
     }
 
     /// Releases the runs that were taken with a ticket, if any were.
@@ -376,6 +391,9 @@ async fn renew(shared: &Shared, session: &DbSession) -> Result<(), StoreError> {
         [&&*before, &&*name, &version, &lease_ms, &host, &namespaces, &tools_hash, &room];
     session.execute(REGISTER, &described).await?;
     let kept = session.query(KEEP_RUNS, &[&&*name, &numbers, &epochs]).await?;
+    let names = shared.ownership.names();
+    let names: Vec<&str> = names.iter().map(|name| &**name).collect();
+    session.execute(KEEP_SLOTS, &[&&*name, &names]).await?;
     session.batch("COMMIT").await?;
     let kept: Vec<&str> = kept.iter().map(|row| row.get(0)).collect();
     let mut state = shared.ownership.state.lock();
@@ -430,7 +448,7 @@ pub(super) async fn announce(shared: &Shared, info: WorkerInfo) -> Result<(), St
 
 /// Releases runs that no driver moves any more, and whose release failed before.
 async fn release_unreleased(shared: &Shared, session: &DbSession) -> Result<(), StoreError> {
-    let (mut runs, mut tickets) = (Vec::new(), Vec::new());
+    let (mut runs, mut tickets, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let names = {
         let mut state = shared.ownership.state.lock();
         state.unreleased.retain(|(_, tries)| *tries > 0);
@@ -438,6 +456,7 @@ async fn release_unreleased(shared: &Shared, session: &DbSession) -> Result<(), 
             match what {
                 Unreleased::Run(lease, due) => runs.push((lease.clone(), *due)),
                 Unreleased::Taken(ticket) => tickets.push(*ticket),
+                Unreleased::Slot(ticket) => slots.push(*ticket),
             }
         }
         state.names.clone()
@@ -448,6 +467,9 @@ async fn release_unreleased(shared: &Shared, session: &DbSession) -> Result<(), 
     if !tickets.is_empty() {
         let names: Vec<&str> = names.iter().map(|name| &**name).collect();
         session.query(RELEASE_TICKETS, &[&names, &tickets]).await?;
+    }
+    if !slots.is_empty() {
+        free_slots(session, &slots).await?;
     }
     let mut state = shared.ownership.state.lock();
     state.unreleased.iter_mut().for_each(|(_, tries)| *tries -= 1);
@@ -469,6 +491,11 @@ async fn release(
         queue::wake_commanded(session).await?;
     }
     Ok(released)
+}
+
+/// Frees slots; wakes the processes that may wait for one of a limit that was full.
+pub(super) async fn free_slots(session: &DbSession, tickets: &[i64]) -> Result<(), StoreError> {
+    session.query(FREE_SLOTS, &[&tickets]).await.map(drop)
 }
 
 /// How long until a run is due; none when it waits for a command. A delay, because the clocks of this

@@ -108,6 +108,7 @@ const QUEUE: &str = "
         name text COLLATE \"C\" NOT NULL,
         number bigint NOT NULL,
         owner text,
+        ticket bigint,
         PRIMARY KEY (name, number)
     ) WITH (fillfactor = 50);
 ";

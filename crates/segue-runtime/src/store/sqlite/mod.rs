@@ -39,8 +39,8 @@ use super::pending_counts::PendingCounts;
 use super::private_files::make_file;
 use super::rules::new_row;
 use super::{
-    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue, Store,
-    StoreError, StoreFigures, TakeOver,
+    AppendRecord, JournalStore, KeyValueStore, Lease, NewRun, RunHistory as _, RunQueue,
+    SharedSlots, Store, StoreError, StoreFigures, TakeOver,
 };
 use crate::store::pack::Hash;
 use append_batch::AppendBatch;
@@ -248,6 +248,8 @@ impl JournalStore for SqliteStore {
 }
 
 impl RunQueue for SqliteStore {}
+
+impl SharedSlots for SqliteStore {}
 
 impl Store for SqliteStore {
     fn key_value(&self) -> &dyn KeyValueStore {
