@@ -147,7 +147,7 @@ async fn idle(server: &RestateServer) {
     let looking = async {
         loop {
             let open = "SELECT id FROM sys_invocation WHERE status <> 'completed'";
-            let rows = tokio::task::block_in_place(|| server.query(open));
+            let rows = server.query(open);
             if rows.is_empty() {
                 return;
             }
@@ -220,12 +220,12 @@ async fn restate_is_killed_and_goes_on() {
     worker.dispatch("long", Due::Now).await;
     worker.dispatch("later", Due::At(now_ms() + 1_000)).await;
     runs.called("long", 1).await;
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let sent = worker.restate.dispatch(&"secret-run".into(), Due::Now).await.unwrap_err();
     let shown = sent.to_string();
     assert!(shown.contains(&server.ingress()) && shown.contains("no connection"), "{shown}");
     assert!(!shown.contains("secret-run"), "{shown}");
-    tokio::task::block_in_place(|| server.start_again());
+    server.start_again();
     runs.called("long", 2).await;
     runs.called("later", 1).await;
     released.notify_one();
@@ -239,7 +239,7 @@ async fn restate_is_killed_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_waits_for_restate() {
     let Some(mut server) = RestateServer::start() else { return };
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let [port] = free_ports();
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let (ingress, admin) = (server.ingress(), server.admin());
@@ -248,7 +248,7 @@ async fn a_worker_waits_for_restate() {
         tokio::spawn(async move { Worker::start_at(&ingress, &admin, at, at).await })
     };
     let first = start();
-    tokio::task::block_in_place(|| server.start_again());
+    server.start_again();
     let first = first.await.unwrap();
     // The second one shares the port.
     let second = start().await.unwrap();
@@ -310,7 +310,7 @@ async fn the_doctor_tells_what_is_wrong() {
         format!("false calls the workers at `{own}`, and not at `http://workers.example:9080/`");
     assert!(moved.ends_with(&not), "{moved}");
     worker.stop().await;
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let gone = said(&elsewhere).await;
     assert_eq!(gone.matches("cannot be reached: no connection").count(), 2, "{gone}");
 }
