@@ -8,12 +8,14 @@ use segue_runtime::store::{PostgresOptions, PostgresStore};
 use segue_runtime::store::{SqliteOptions, SqliteStore, Store, StoreError};
 
 use super::AppError;
-use crate::config::{Config, StoreLocation, WorkerConfig};
+use crate::config::{StoreLocation, WorkerConfig};
 
 /// Opens the store, and creates it when there is none; `None` when runs are kept in memory.
-pub(crate) fn open(config: &Config) -> Result<Option<Arc<dyn Store>>, AppError> {
-    let location = &config.store;
-    let opened = open_as(location, config.worker.lease).transpose();
+pub(crate) fn open(
+    location: &StoreLocation,
+    lease: Duration,
+) -> Result<Option<Arc<dyn Store>>, AppError> {
+    let opened = open_as(location, lease).transpose();
     opened.map_err(|error| {
         let shown = match location.file() {
             Some(file) => file.display().to_string(),

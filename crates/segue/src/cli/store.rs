@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Exit, Global, Output, print_json, report};
 use crate::app::store::{open, open_existing};
 use crate::app::{AppError, current_thread_runtime};
-use crate::config::StoreLocation;
+use crate::config::{StoreLocation, WorkerConfig};
 use crate::observe::log;
 use crate::print::{escape_control, print_data, print_error, print_status};
 
@@ -59,7 +59,7 @@ fn copy_store(global: &Global, from: &str, to: &str) -> Result<Exit, AppError> {
     log::redact(segue_runtime::tools::redact::Secrets::new(secrets));
     let runtime = current_thread_runtime();
     let source = existing(&from)?;
-    let target = open(&to)?.ok_or_else(|| in_memory("TO"))?;
+    let target = open(&to, WorkerConfig::default().lease)?.ok_or_else(|| in_memory("TO"))?;
     let progress = Progress::new(global);
     let copied = runtime.block_on(copy(&*source, &*target, |done, all| progress.show(done, all)));
     progress.end();
