@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use segue::api::error::{Error, ErrorKind};
 use segue::api::runs::dispatch::{Dispatcher, Driven};
-use segue::dispatch::restate::{DrivesRuns, RestateClient, diagnose, listen_address, serve};
+use segue::dispatch::restate::{
+    DrivesRuns, RestateClient, diagnose, listen, listen_address, serve,
+};
 use segue_core::diagnostic::Code;
 use segue_runtime::driver::now_ms;
 use segue_runtime::store::Due;
@@ -98,7 +100,7 @@ struct Worker {
     runs: Arc<Runs>,
     restate: Arc<RestateClient>,
     leave: watch::Sender<bool>,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 impl Worker {
@@ -115,7 +117,8 @@ impl Worker {
         let restate = Arc::new(restate.unwrap());
         let runs: Arc<Runs> = Arc::default();
         let (leave, leaving) = watch::channel(false);
-        let serving = tokio::spawn(serve(runs.clone(), restate.clone(), at, leaving));
+        let listener = listen(at).unwrap();
+        let serving = tokio::spawn(serve(runs.clone(), restate.clone(), listener, leaving));
         let worker = Worker { runs, restate, leave, serving };
         worker.registered().await;
         worker
@@ -138,7 +141,7 @@ impl Worker {
     /// Ends it as a signal does.
     async fn stop(self) {
         self.leave.send_replace(true);
-        tokio::time::timeout(NEVER, self.serving).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(NEVER, self.serving).await.unwrap().unwrap();
     }
 }
 
