@@ -1,5 +1,8 @@
 //! Restate as the dispatcher, with the real server: what it is sent, when it calls, and what it survives.
 
+#[cfg(feature = "postgres")]
+mod end_to_end;
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -318,6 +321,11 @@ async fn the_doctor_tells_what_is_wrong() {
     assert_eq!(gone.matches("cannot be reached: no connection").count(), 2, "{gone}");
 }
 
+/// Where a URL leads.
+fn address_of(url: &str) -> SocketAddr {
+    url["http://".len()..].parse().unwrap()
+}
+
 /// Bytes that went through a proxy, both ways.
 type Seen = Arc<Mutex<Vec<u8>>>;
 
@@ -356,9 +364,8 @@ async fn copy(
 async fn restate_sees_ids_and_due_times() {
     let Some(server) = RestateServer::start() else { return };
     let seen = Seen::default();
-    let port_of = |url: String| -> SocketAddr { url["http://".len()..].parse().unwrap() };
-    let ingress = proxy(port_of(server.ingress()), seen.clone()).await;
-    let admin = proxy(port_of(server.admin()), seen.clone()).await;
+    let ingress = proxy(address_of(&server.ingress()), seen.clone()).await;
+    let admin = proxy(address_of(&server.admin()), seen.clone()).await;
     let [port] = free_ports();
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let advertise = proxy(at, seen.clone()).await;
