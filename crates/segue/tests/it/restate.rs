@@ -326,6 +326,48 @@ fn address_of(url: &str) -> SocketAddr {
     url["http://".len()..].parse().unwrap()
 }
 
+/// Restate knows how long a run may be driven, how often to try again, and to keep nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn restate_knows_the_options() {
+    let Some(server) = RestateServer::start() else { return };
+    let worker = Worker::start(&server).await;
+    let object = server.admin_get("/services/segue.Run");
+    let days = object["inactivity_timeout"].as_str().unwrap();
+    assert!(days.contains("7") && days.contains('d'), "{object:#}");
+    assert_eq!(object["inactivity_timeout"], object["abort_timeout"], "{object:#}");
+    let retries = &object["retry_policy"];
+    assert_eq!(retries["max_attempts"], 50, "{object:#}");
+    assert_eq!(retries["on_max_attempts"], "Kill", "{object:#}");
+    worker.stop().await;
+}
+
+/// An address has no password, which an error would show, and belongs to HTTP.
+#[test]
+fn addresses_are_checked() {
+    let [fine, wrong] = ["http://r:8080", "http://segue:geheim@r:8080"];
+    for (ingress, admin, advertise, name) in [
+        (wrong, fine, fine, "ingress"),
+        (fine, "ftp://r", fine, "admin"),
+        (fine, fine, "workers:9080", "advertise"),
+    ] {
+        let Err(error) = RestateClient::new(ingress, admin, advertise) else { panic!("{name}") };
+        let shown = error.to_string();
+        assert!(shown.starts_with(&format!("`{name}` is not an address")), "{shown}");
+        assert!(!shown.contains("geheim"));
+    }
+    for (advertise, at) in [
+        ("http://127.0.0.1:9080", "127.0.0.1:9080"),
+        ("http://localhost:81", "127.0.0.1:81"),
+        ("http://[::1]:9080", "[::1]:9080"),
+        ("http://[2001:db8::1]:9080", "[::]:9080"),
+        ("http://10.0.0.7:9080", "0.0.0.0:9080"),
+        ("http://workers", "0.0.0.0:80"),
+    ] {
+        let restate = RestateClient::new(fine, fine, advertise).unwrap();
+        assert_eq!(listen_address(restate.advertise()).to_string(), at);
+    }
+}
+
 /// Bytes that went through a proxy, both ways.
 type Seen = Arc<Mutex<Vec<u8>>>;
 

@@ -155,6 +155,11 @@ impl RestateServer {
         answer.is(200)["rows"].as_array().unwrap().clone()
     }
 
+    /// What its admin API answers.
+    pub(crate) fn admin_get(&self, path: &str) -> Json {
+        Served::at(self.address(1)).ask("GET", path, &[], "").is(200)
+    }
+
     /// What it has written down, as bytes.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.data.path().join("log")).unwrap_or_default()
