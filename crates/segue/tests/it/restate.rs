@@ -23,6 +23,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::restate_server::{RestateServer, free_ports};
+use crate::served::Served;
+use crate::support::json;
 
 /// How long anything may take before it counts as never.
 const NEVER: Duration = Duration::from_mins(1);
@@ -186,6 +188,24 @@ async fn a_run_is_driven_when_it_is_due() {
     assert_eq!(runs.calls("timer").len(), 2);
     assert_eq!(runs.calls("later").len(), 1, "one request for one due time");
     assert_eq!(runs.calls("never").len(), 0);
+    worker.stop().await;
+}
+
+/// Restate calls early, by a clock that is ahead: the run does not wait for the request that is under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_woken_early_is_called_again() {
+    let Some(server) = RestateServer::start() else { return };
+    let worker = Worker::start(&server).await;
+    let due_ms = now_ms() + 3_000;
+    worker.runs.answers("early", &[Answer::Driven(Driven::Waits(Due::At(due_ms)))]);
+    let key = format!("early/{due_ms}");
+    let headers = [("content-type", "application/json"), ("idempotency-key", &*key)];
+    let body = json!({ "due_ms": due_ms }).to_string();
+    let ingress = Served::at(address_of(&server.ingress()).to_string());
+    let sent = ingress.ask("POST", "/segue.Run/early/drive/send", &headers, &body);
+    assert_eq!(sent.status, 202, "{sent:?}");
+    let calls = worker.runs.called("early", 2).await;
+    assert!(calls[0] < due_ms && calls[1] >= due_ms, "{calls:?}, due {due_ms}");
     worker.stop().await;
 }
 
