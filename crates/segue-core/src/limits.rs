@@ -131,6 +131,8 @@ pub struct Limits {
     pub served_start_ms: u64,
     /// How long runs may continue after their client disconnected.
     pub served_leave_ms: u64,
+    /// How often runs that are due are sent to the dispatcher again.
+    pub dispatch_again_ms: u64,
     /// Connections of a server at once; a further one evicts the connection that has been idle
     /// longest.
     pub served_connections_max: usize,
@@ -261,6 +263,7 @@ impl Default for Limits {
             served_question_ms: 900_000,
             served_start_ms: 8_000,
             served_leave_ms: 10_000,
+            dispatch_again_ms: 60_000,
             served_connections_max: 4_096,
             served_streams_max: 256,
             served_header_bytes_max: 32 * 1024,

@@ -170,7 +170,7 @@ impl App {
         faults: &[Fault],
         recorder: Option<Recorder>,
     ) -> Result<App, AppError> {
-        let store = store::open(&config.store, &config.worker)?;
+        let store = store::open(&config.store, config.worker.lease)?;
         App::build(options, config, selection, |mut builder| {
             if let Some(store) = store {
                 builder = builder.tool_stats(&stats_of(&*store)).store(store);

@@ -6,12 +6,18 @@ use std::time::Duration;
 
 use segue_runtime::driver::now_ms;
 use segue_runtime::store::{Retention, RunRow};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::{App, AppError};
 use crate::api::runs::RunService;
 use crate::api::runs::dispatch::Dispatcher;
 use crate::api::threads::ThreadPools;
+#[cfg(feature = "restate")]
+use crate::config::RestateConfig;
 use crate::config::{Config, DriverConfig, RunRetention};
+#[cfg(feature = "restate")]
+use crate::dispatch::restate::{RestateClient, listen, listen_address, serve};
 use crate::observe::Observers;
 use crate::print::{print_error, print_note, print_status};
 
@@ -82,12 +88,55 @@ fn resumed_runs(runs: &[RunRow], shown_max: usize) -> String {
 pub(crate) fn dispatcher(config: &Config) -> Result<Option<Arc<dyn Dispatcher>>, AppError> {
     match &config.driver {
         DriverConfig::Local => Ok(None),
+        #[cfg(feature = "restate")]
+        DriverConfig::Restate(restate) => Ok(Some(restate_client(restate)?)),
+        #[cfg(not(feature = "restate"))]
         DriverConfig::Restate(_) => {
             let message = "this Segue was built without the feature `restate`";
             let help = "use a build with it, or remove `driver`";
             Err(AppError::new(message, Some(help.to_owned())))
         }
     }
+}
+
+/// A client of the configured Restate.
+#[cfg(feature = "restate")]
+pub(crate) fn restate_client(config: &RestateConfig) -> Result<Arc<RestateClient>, AppError> {
+    let client = RestateClient::new(&config.ingress, &config.admin, &config.advertise);
+    client.map(Arc::new).map_err(|error| {
+        let help = "correct `driver.restate`; an address there has no password";
+        AppError::new(error.to_string(), Some(help.to_owned()))
+    })
+}
+
+/// Has the dispatcher, where there is one, ask this process to drive runs. The task ends once `leaving` has
+/// become true and the service has released its runs.
+pub(crate) fn take_dispatched(
+    config: &Config,
+    service: &Arc<RunService>,
+    leaving: watch::Receiver<bool>,
+) -> Result<Option<JoinHandle<()>>, AppError> {
+    #[cfg(feature = "restate")]
+    if let DriverConfig::Restate(config) = &config.driver {
+        let restate = restate_client(config)?;
+        let at = config.listen.unwrap_or_else(|| listen_address(restate.advertise()));
+        let connections = &service.threads().connections;
+        let listener = {
+            let _guard = connections.enter();
+            listen(at).map_err(|error| {
+                let help = "`driver.restate.listen` names another address";
+                AppError::new(format!("cannot listen on {at}: {error}"), Some(help.to_owned()))
+            })?
+        };
+        print_status(&format!(
+            "Restate calls this worker at {}; listening at {at}",
+            config.advertise
+        ));
+        let runs = Arc::new(service.clone());
+        return Ok(Some(connections.spawn(serve(runs, restate, listener, leaving))));
+    }
+    let _ = (config, service, leaving);
+    Ok(None)
 }
 
 /// Takes part in driving the runs of a store that several processes share: so many at once.

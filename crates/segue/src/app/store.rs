@@ -13,9 +13,9 @@ use crate::config::{StoreLocation, WorkerConfig};
 /// Opens the store, and creates it when there is none; `None` when runs are kept in memory.
 pub(crate) fn open(
     location: &StoreLocation,
-    worker: &WorkerConfig,
+    lease: Duration,
 ) -> Result<Option<Arc<dyn Store>>, AppError> {
-    let opened = open_as(location, worker.lease).transpose();
+    let opened = open_as(location, lease).transpose();
     opened.map_err(|error| {
         let shown = match location.file() {
             Some(file) => file.display().to_string(),

@@ -59,7 +59,7 @@ fn copy_store(global: &Global, from: &str, to: &str) -> Result<Exit, AppError> {
     log::redact("the stores of a copy", segue_runtime::tools::redact::Secrets::new(secrets));
     let runtime = current_thread_runtime();
     let source = existing(&from)?;
-    let target = open(&to, &WorkerConfig::default())?.ok_or_else(|| in_memory("TO"))?;
+    let target = open(&to, WorkerConfig::default().lease)?.ok_or_else(|| in_memory("TO"))?;
     let progress = Progress::new(global);
     let copied = runtime.block_on(copy(&*source, &*target, |done, all| progress.show(done, all)));
     progress.end();

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use segue_core::diagnostic::Code;
@@ -9,6 +10,7 @@ use segue_core::duration::format_duration;
 use segue_core::view::rfc3339;
 use segue_runtime::store::WorkerRow;
 use serde::Serialize;
+use tokio::sync::watch;
 
 use super::error::{report_error, store_error};
 use super::{Exit, Global, print_json, report, report_failure};
@@ -16,12 +18,17 @@ use crate::api::error::{Error, ErrorKind};
 use crate::api::runs::RunService;
 use crate::api::runs::worker::refusal;
 use crate::app::reload::{FileStamps, Reloader};
-use crate::app::service::{dispatcher, run_service, share_runs, spawn_pruning, start_threads};
+use crate::app::service::{
+    dispatcher, run_service, share_runs, spawn_pruning, start_threads, take_dispatched,
+};
 use crate::app::signals::{HangupSignals, interrupted_except_hangup};
 use crate::app::{App, ServerSelection, load_config};
 use crate::config::StoreLocation;
 use crate::mcp::builtin;
 use crate::print::{escape_control, print_data, print_error, print_status};
+
+/// How long the last answers to a dispatcher may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -92,6 +99,9 @@ fn start(global: &Global, args: &WorkerArgs) -> Result<Exit, Exit> {
         }
         spawn_pruning(&app);
         let interrupted = interrupted_except_hangup(app.engine.store());
+        let (leave, leaving) = watch::channel(false);
+        let dispatched =
+            take_dispatched(&config, &service, leaving).map_err(|error| report(&error))?;
         share_runs(&service, args.runs.map_or(config.worker.runs, NonZeroUsize::get));
         print_status(&ready_line(&service));
         let (watches_config, shows_findings) = (args.watch, false);
@@ -102,8 +112,13 @@ fn start(global: &Global, args: &WorkerArgs) -> Result<Exit, Exit> {
             () = reloader.watch(Some(HangupSignals::new()), |_| {}) => {}
         }
         // No client waits here: other workers go on with the runs at once.
+        leave.send_replace(true);
         service.stop_claiming().await;
         service.detach_all().await;
+        if let Some(dispatched) = dispatched {
+            // Its requests are answered now that no run is driven here.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, dispatched).await;
+        }
         Ok(Exit::Success)
     })
 }

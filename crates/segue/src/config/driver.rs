@@ -1,5 +1,6 @@
 //! `driver` and `worker`: which processes drive runs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct RestateConfig {
     pub admin: Arc<str>,
     /// The address of the workers, as Restate reaches them.
     pub advertise: Arc<str>,
+    /// Where a worker listens, if not on the port of `advertise`.
+    pub listen: Option<SocketAddr>,
     /// Where `driver` is in the configuration.
     pub(super) span: Span,
 }
@@ -82,7 +85,7 @@ impl ConfigReader<'_> {
             return DriverConfig::Local;
         }
         let Some(restate) = node.get("restate") else { return DriverConfig::Local };
-        if !self.keys(restate, &["ingress", "admin", "advertise"], "`restate`") {
+        if !self.keys(restate, &["ingress", "admin", "advertise", "listen"], "`restate`") {
             return DriverConfig::Local;
         }
         let (ingress, admin) = (self.address(restate, "ingress"), self.address(restate, "admin"));
@@ -91,7 +94,18 @@ impl ConfigReader<'_> {
         else {
             return DriverConfig::Local;
         };
-        DriverConfig::Restate(RestateConfig { ingress, admin, advertise, span: node.span })
+        let listen = restate.get("listen").and_then(|written| self.listen_address(written));
+        DriverConfig::Restate(RestateConfig { ingress, admin, advertise, listen, span: node.span })
+    }
+
+    fn listen_address(&mut self, written: &Node) -> Option<SocketAddr> {
+        let text = self.text(written, "`listen`")?;
+        let at = text.parse().ok();
+        if at.is_none() {
+            let message = "`listen` is an IP address and a port, such as `0.0.0.0:9080`";
+            self.error(written.span, message);
+        }
+        at
     }
 
     fn address(&mut self, node: &Node, key: &str) -> Option<Arc<str>> {
@@ -153,7 +167,7 @@ mod tests {
     }
 
     const RESTATE: &str = "driver: { restate: { ingress: 'http://r:8080/', admin: http://r:9070, \
-                           advertise: http://w:9080 } }\n";
+                           advertise: http://w:9080, listen: '127.0.0.1:9081' } }\n";
 
     #[test]
     fn sections_are_read() {
@@ -163,6 +177,7 @@ mod tests {
         assert_eq!(read_text("limits: {}\n").worker, WorkerConfig::default());
         let DriverConfig::Restate(restate) = read_text(RESTATE).driver else { panic!("restate") };
         assert_eq!(&*restate.ingress, "http://r:8080");
+        assert_eq!(restate.listen.map(|at| at.port()), Some(9081));
     }
 
     #[test]
@@ -180,6 +195,11 @@ mod tests {
             (
                 "driver: { restate: { ingress: r:1, admin: http://r:2, advertise: http://w:3 } }",
                 "`ingress` is an address",
+            ),
+            (
+                "driver: { restate: { ingress: http://r:1, admin: http://r:2, advertise: http://w:3, \
+                 listen: w:3 } }",
+                "`listen` is an IP address and a port",
             ),
         ] {
             let (_, found) = findings(Path::new("segue.yaml"), text);

@@ -15,7 +15,8 @@ const CRATES: &[&str] = &["segue-core", "segue-runtime", "segue"];
 
 /// Top-level modules of `segue` and those that each must not use.
 const FORBIDDEN: &[(&str, &[&str])] = &[
-    ("api", &["rest", "graphql", "mcp", "lsp", "http", "cli", "app"]),
+    ("api", &["rest", "graphql", "mcp", "lsp", "http", "cli", "app", "dispatch"]),
+    ("dispatch", &["rest", "graphql", "mcp", "lsp", "http", "cli", "app", "config"]),
     ("rest", &["graphql", "mcp", "lsp", "cli", "app"]),
     ("graphql", &["rest", "mcp", "lsp", "cli", "app"]),
     ("mcp", &["rest", "graphql", "lsp", "cli", "app"]),

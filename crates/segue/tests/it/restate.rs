@@ -1,5 +1,8 @@
 //! Restate as the dispatcher, with the real server: what it is sent, when it calls, and what it survives.
 
+#[cfg(feature = "postgres")]
+mod end_to_end;
+
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -8,7 +11,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use segue::api::error::{Error, ErrorKind};
 use segue::api::runs::dispatch::{Dispatcher, Driven};
-use segue::dispatch::restate::{DrivesRuns, RestateClient, diagnose, listen_address, serve};
+use segue::dispatch::restate::{
+    DrivesRuns, RestateClient, diagnose, listen, listen_address, serve,
+};
 use segue_core::diagnostic::Code;
 use segue_runtime::driver::now_ms;
 use segue_runtime::store::Due;
@@ -18,6 +23,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::restate_server::{RestateServer, free_ports};
+use crate::served::Served;
+use crate::support::json;
 
 /// How long anything may take before it counts as never.
 const NEVER: Duration = Duration::from_mins(1);
@@ -98,7 +105,7 @@ struct Worker {
     runs: Arc<Runs>,
     restate: Arc<RestateClient>,
     leave: watch::Sender<bool>,
-    serving: JoinHandle<std::io::Result<()>>,
+    serving: JoinHandle<()>,
 }
 
 impl Worker {
@@ -115,7 +122,8 @@ impl Worker {
         let restate = Arc::new(restate.unwrap());
         let runs: Arc<Runs> = Arc::default();
         let (leave, leaving) = watch::channel(false);
-        let serving = tokio::spawn(serve(runs.clone(), restate.clone(), at, leaving));
+        let listener = listen(at).unwrap();
+        let serving = tokio::spawn(serve(runs.clone(), restate.clone(), listener, leaving));
         let worker = Worker { runs, restate, leave, serving };
         worker.registered().await;
         worker
@@ -138,7 +146,7 @@ impl Worker {
     /// Ends it as a signal does.
     async fn stop(self) {
         self.leave.send_replace(true);
-        tokio::time::timeout(NEVER, self.serving).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(NEVER, self.serving).await.unwrap().unwrap();
     }
 }
 
@@ -147,7 +155,7 @@ async fn idle(server: &RestateServer) {
     let looking = async {
         loop {
             let open = "SELECT id FROM sys_invocation WHERE status <> 'completed'";
-            let rows = tokio::task::block_in_place(|| server.query(open));
+            let rows = server.query(open);
             if rows.is_empty() {
                 return;
             }
@@ -180,6 +188,24 @@ async fn a_run_is_driven_when_it_is_due() {
     assert_eq!(runs.calls("timer").len(), 2);
     assert_eq!(runs.calls("later").len(), 1, "one request for one due time");
     assert_eq!(runs.calls("never").len(), 0);
+    worker.stop().await;
+}
+
+/// Restate calls early, by a clock that is ahead: the run does not wait for the request that is under way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_woken_early_is_called_again() {
+    let Some(server) = RestateServer::start() else { return };
+    let worker = Worker::start(&server).await;
+    let due_ms = now_ms() + 3_000;
+    worker.runs.answers("early", &[Answer::Driven(Driven::Waits(Due::At(due_ms)))]);
+    let key = format!("early/{due_ms}");
+    let headers = [("content-type", "application/json"), ("idempotency-key", &*key)];
+    let body = json!({ "due_ms": due_ms }).to_string();
+    let ingress = Served::at(address_of(&server.ingress()).to_string());
+    let sent = ingress.ask("POST", "/segue.Run/early/drive/send", &headers, &body);
+    assert_eq!(sent.status, 202, "{sent:?}");
+    let calls = worker.runs.called("early", 2).await;
+    assert!(calls[0] < due_ms && calls[1] >= due_ms, "{calls:?}, due {due_ms}");
     worker.stop().await;
 }
 
@@ -220,12 +246,12 @@ async fn restate_is_killed_and_goes_on() {
     worker.dispatch("long", Due::Now).await;
     worker.dispatch("later", Due::At(now_ms() + 1_000)).await;
     runs.called("long", 1).await;
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let sent = worker.restate.dispatch(&"secret-run".into(), Due::Now).await.unwrap_err();
     let shown = sent.to_string();
     assert!(shown.contains(&server.ingress()) && shown.contains("no connection"), "{shown}");
     assert!(!shown.contains("secret-run"), "{shown}");
-    tokio::task::block_in_place(|| server.start_again());
+    server.start_again();
     runs.called("long", 2).await;
     runs.called("later", 1).await;
     released.notify_one();
@@ -239,7 +265,7 @@ async fn restate_is_killed_and_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_waits_for_restate() {
     let Some(mut server) = RestateServer::start() else { return };
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let [port] = free_ports();
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let (ingress, admin) = (server.ingress(), server.admin());
@@ -248,7 +274,7 @@ async fn a_worker_waits_for_restate() {
         tokio::spawn(async move { Worker::start_at(&ingress, &admin, at, at).await })
     };
     let first = start();
-    tokio::task::block_in_place(|| server.start_again());
+    server.start_again();
     let first = first.await.unwrap();
     // The second one shares the port.
     let second = start().await.unwrap();
@@ -310,9 +336,56 @@ async fn the_doctor_tells_what_is_wrong() {
         format!("false calls the workers at `{own}`, and not at `http://workers.example:9080/`");
     assert!(moved.ends_with(&not), "{moved}");
     worker.stop().await;
-    tokio::task::block_in_place(|| server.kill());
+    server.kill();
     let gone = said(&elsewhere).await;
     assert_eq!(gone.matches("cannot be reached: no connection").count(), 2, "{gone}");
+}
+
+/// Where a URL leads.
+fn address_of(url: &str) -> SocketAddr {
+    url["http://".len()..].parse().unwrap()
+}
+
+/// Restate knows how long a run may be driven, how often to try again, and to keep nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn restate_knows_the_options() {
+    let Some(server) = RestateServer::start() else { return };
+    let worker = Worker::start(&server).await;
+    let object = server.admin_get("/services/segue.Run");
+    let days = object["inactivity_timeout"].as_str().unwrap();
+    assert!(days.contains("7") && days.contains('d'), "{object:#}");
+    assert_eq!(object["inactivity_timeout"], object["abort_timeout"], "{object:#}");
+    let retries = &object["retry_policy"];
+    assert_eq!(retries["max_attempts"], 50, "{object:#}");
+    assert_eq!(retries["on_max_attempts"], "Kill", "{object:#}");
+    worker.stop().await;
+}
+
+/// An address has no password, which an error would show, and belongs to HTTP.
+#[test]
+fn addresses_are_checked() {
+    let [fine, wrong] = ["http://r:8080", "http://segue:geheim@r:8080"];
+    for (ingress, admin, advertise, name) in [
+        (wrong, fine, fine, "ingress"),
+        (fine, "ftp://r", fine, "admin"),
+        (fine, fine, "workers:9080", "advertise"),
+    ] {
+        let Err(error) = RestateClient::new(ingress, admin, advertise) else { panic!("{name}") };
+        let shown = error.to_string();
+        assert!(shown.starts_with(&format!("`{name}` is not an address")), "{shown}");
+        assert!(!shown.contains("geheim"));
+    }
+    for (advertise, at) in [
+        ("http://127.0.0.1:9080", "127.0.0.1:9080"),
+        ("http://localhost:81", "127.0.0.1:81"),
+        ("http://[::1]:9080", "[::1]:9080"),
+        ("http://[2001:db8::1]:9080", "[::]:9080"),
+        ("http://10.0.0.7:9080", "0.0.0.0:9080"),
+        ("http://workers", "0.0.0.0:80"),
+    ] {
+        let restate = RestateClient::new(fine, fine, advertise).unwrap();
+        assert_eq!(listen_address(restate.advertise()).to_string(), at);
+    }
 }
 
 /// Bytes that went through a proxy, both ways.
@@ -353,9 +426,8 @@ async fn copy(
 async fn restate_sees_ids_and_due_times() {
     let Some(server) = RestateServer::start() else { return };
     let seen = Seen::default();
-    let port_of = |url: String| -> SocketAddr { url["http://".len()..].parse().unwrap() };
-    let ingress = proxy(port_of(server.ingress()), seen.clone()).await;
-    let admin = proxy(port_of(server.admin()), seen.clone()).await;
+    let ingress = proxy(address_of(&server.ingress()), seen.clone()).await;
+    let admin = proxy(address_of(&server.admin()), seen.clone()).await;
     let [port] = free_ports();
     let at = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let advertise = proxy(at, seen.clone()).await;

@@ -5,15 +5,15 @@
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Condvar, Mutex, MutexGuard};
-use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::support::{Json, repository, until};
+use crate::served::Served;
+use crate::support::{Json, json, repository, until};
 
 /// Starts the server, tells its process id, and ends it when nobody holds the input any more.
 const WATCHED: &str = r#""$@" & echo $!; read -r _; kill -9 $! 2> /dev/null; wait"#;
@@ -110,10 +110,7 @@ impl RestateServer {
         // Its log goes on; nobody reads it.
         std::thread::spawn(move || lines.for_each(drop));
         self.running = Some(child);
-        until(|| {
-            let ready = ["/restate/health"].iter().all(|path| self.get(&self.ingress(), path));
-            (ready && self.get(&self.admin(), "/health")).then_some(())
-        });
+        until(|| self.is_ready().then_some(()));
     }
 
     /// `kill -9`.
@@ -131,27 +128,36 @@ impl RestateServer {
     }
 
     pub(crate) fn ingress(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[0])
+        format!("http://{}", self.address(0))
     }
 
     pub(crate) fn admin(&self) -> String {
-        format!("http://127.0.0.1:{}", self.ports[1])
+        format!("http://{}", self.address(1))
     }
 
-    fn get(&self, at: &str, path: &str) -> bool {
-        let url = format!("{at}{path}");
-        let client = client();
-        client.get(url).send().is_ok_and(|answer| answer.status().is_success())
+    fn address(&self, port: usize) -> String {
+        format!("127.0.0.1:{}", self.ports[port])
+    }
+
+    fn is_ready(&self) -> bool {
+        [(0, "/restate/health"), (1, "/health")].iter().all(|(port, path)| {
+            let at = self.address(*port);
+            TcpStream::connect(&at).is_ok()
+                && Served::at(at).ask("GET", path, &[], "").status == 200
+        })
     }
 
     /// The rows that a query of its admin API finds.
     pub(crate) fn query(&self, sql: &str) -> Vec<Json> {
-        let request = client().post(format!("{}/query", self.admin()));
-        let request = request.header("accept", "application/json");
-        let answer = request.json(&crate::support::json!({ "query": sql })).send().unwrap();
-        let text = answer.text().unwrap();
-        let found: Json = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));
-        found["rows"].as_array().unwrap().clone()
+        let headers = [("accept", "application/json"), ("content-type", "application/json")];
+        let body = json!({ "query": sql }).to_string();
+        let answer = Served::at(self.address(1)).ask("POST", "/query", &headers, &body);
+        answer.is(200)["rows"].as_array().unwrap().clone()
+    }
+
+    /// What its admin API answers.
+    pub(crate) fn admin_get(&self, path: &str) -> Json {
+        Served::at(self.address(1)).ask("GET", path, &[], "").is(200)
     }
 
     /// What it has written down, as bytes.
@@ -164,10 +170,4 @@ impl Drop for RestateServer {
     fn drop(&mut self) {
         self.end();
     }
-}
-
-fn client() -> reqwest::blocking::Client {
-    let tls = segue_runtime::tools::http::tls_for("http:");
-    let client = reqwest::blocking::Client::builder().tls_backend_preconfigured(tls).no_proxy();
-    client.timeout(Duration::from_secs(5)).build().unwrap()
 }

@@ -28,10 +28,7 @@ const TOGETHER_MAX: usize = 64;
 /// How long a run is left to other processes after this one could not drive it.
 const PAUSE: Duration = Duration::from_mins(1);
 
-/// How often the runs that are due are sent to the dispatcher again.
-const SEND_EVERY: Duration = Duration::from_mins(1);
-
-/// How many of them at once.
+/// How many runs are sent to the dispatcher again at once.
 const SENT_MAX: usize = 10_000;
 
 /// How this process shares its store with others.
@@ -258,7 +255,8 @@ impl RunService {
 
     /// Sends the runs that are due to the dispatcher again.
     async fn send_due(&self, state: &mut LoopState) -> Result<(), StoreError> {
-        if state.sent_at.is_some_and(|at| at.elapsed() < SEND_EVERY) {
+        let every = Duration::from_millis(self.limits().dispatch_again_ms);
+        if state.sent_at.is_some_and(|at| at.elapsed() < every) {
             return Ok(());
         }
         for run_id in self.store().due_runs(SENT_MAX).await? {

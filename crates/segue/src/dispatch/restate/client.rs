@@ -28,6 +28,9 @@ const REGISTER_MAX: Duration = Duration::from_secs(30);
 /// Size of an answer. Restate answers in some hundred bytes.
 const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
+/// Why there was no answer: the connection broke.
+const ENDED: &str = "the connection ended";
+
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Why Restate did not do what it was asked.
@@ -168,7 +171,14 @@ impl RestateClient {
         if let Some(key) = due_ms.and_then(|due_ms| wake_key(run_id, due_ms)) {
             request = request.header(IDEMPOTENCY_KEY, key);
         }
-        answered(&self.ingress, request).await.map(drop)
+        let again = request.try_clone();
+        match (answered(&self.ingress, request).await, again) {
+            // A connection that was kept from an earlier request and that Restate has closed meanwhile.
+            (Err(RestateError::Unreachable { reason: ENDED, .. }), Some(again)) => {
+                answered(&self.ingress, again).await.map(drop)
+            }
+            (sent, _) => sent.map(drop),
+        }
     }
 }
 
@@ -223,7 +233,7 @@ fn unreachable_at(at: &Url, error: &reqwest::Error) -> RestateError {
         error if error.is_timeout() => "no answer in time",
         error if error.is_connect() => "no connection",
         error if error.is_builder() => "no client for it could be made",
-        _ => "the connection ended",
+        _ => ENDED,
     };
     RestateError::Unreachable { at: at.as_str().into(), reason }
 }

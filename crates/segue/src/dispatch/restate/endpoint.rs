@@ -15,9 +15,7 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use reqwest::Url;
-use restate_sdk::endpoint::Endpoint;
-use restate_sdk::endpoint::HandleOptions;
-use restate_sdk::endpoint::ProtocolMode;
+use restate_sdk::endpoint::{Endpoint, HandleOptions, ProtocolMode};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -57,7 +55,7 @@ pub fn listen_address(advertise: &Url) -> SocketAddr {
 }
 
 /// Opens the port. Workers of one machine share it: the system gives each connection to one of them.
-pub(super) fn listen(at: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen(at: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     #[cfg(unix)]
     {

@@ -17,12 +17,11 @@ mod diagnose;
 mod endpoint;
 mod object;
 
-use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::api::error::Error;
@@ -31,7 +30,7 @@ use crate::api::runs::dispatch::Driven;
 
 pub use client::{RestateClient, RestateError};
 pub use diagnose::diagnose;
-pub use endpoint::listen_address;
+pub use endpoint::{listen, listen_address};
 
 /// Drives runs: the service, or what stands for it in a test.
 #[async_trait]
@@ -55,19 +54,17 @@ const REGISTER_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// How often a worker checks that Restate still knows the workers.
 const REGISTERED_EVERY: Duration = Duration::from_mins(1);
 
-/// Has Restate call this process for runs: listens at `at`, and registers `advertise`, the address at which
-/// Restate reaches the workers. Ends after `leaving` has become true and every request is answered, which
-/// they are once the service has released its runs. Fails only if it cannot listen.
+/// Has Restate call this process for runs at this listener, and registers the address at which Restate reaches
+/// the workers. Ends after `leaving` has become true and every request is answered, which they are once the
+/// service has released its runs.
 pub async fn serve(
     runs: Arc<dyn DrivesRuns>,
     restate: Arc<RestateClient>,
-    at: SocketAddr,
+    listener: TcpListener,
     leaving: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let listener = endpoint::listen(at)?;
+) {
     let answering = endpoint::answer(listener, object::endpoint(runs), leaving.clone());
     tokio::join!(answering, keep_registered(&restate, leaving));
-    Ok(())
 }
 
 /// Registers the workers with Restate at the start, and again whenever Restate does not know them, such as
