@@ -375,6 +375,7 @@ fn commands(database: &Database, size: Size) -> Row {
             entries: &entries,
             status: RunStatus::Running,
             measured: &[],
+            is_part: false,
         };
         let lease = owner.create(NewRun { run_id: &run_id, plan: &plan }, record).await;
         lease.expect("a run can begin");

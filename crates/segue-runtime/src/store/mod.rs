@@ -21,8 +21,8 @@ pub use contract::{
     AppendRecord, ClaimRequest, ClaimedRun, Collection, CommandQueue, Due, Histogram, ItemPage,
     JournalStore, KeyValueStore, Lease, Measured, NewRun, PendingCommand, Precondition, Retention,
     RunChange, RunChanges, RunHistory, RunListing, RunQuery, RunQueue, RunRow, RunTransfer,
-    SharedFigures, SharedSlot, SharedSlots, Store, StoreError, StoreFigures, StoredItem, TakeOver, ToolStatistics,
-    ToolStats, WorkerInfo, WorkerRow,
+    SharedFigures, SharedSlot, SharedSlots, Store, StoreError, StoreFigures, StoredItem, TakeOver,
+    ToolStatistics, ToolStats, WorkerInfo, WorkerRow,
 };
 pub use copy::{Copied, CopyReport, copy};
 pub use intercept::{InterceptedStore, Operation, StoreInterceptor};
