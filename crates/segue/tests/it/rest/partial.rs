@@ -3,7 +3,6 @@
 use segue_core::tool::hex_digest;
 
 use super::{served, world};
-use crate::serve::ANY_TOOL;
 use crate::served::Served;
 use crate::support::{Json, World, json, step};
 
@@ -102,7 +101,7 @@ fn one_step_runs_on_the_values_of_an_earlier_run() {
     assert_eq!(taken["part"]["pinned"], json!(["fetch"]), "{taken}");
     assert_eq!(step(&view(&served, &taken), "fetch")["origin"], "pinned");
     let path = format!("/api/v1/runs/{}/rerun", again["run_id"].as_str().unwrap());
-    let rerun = served.post(&path, &json!({ "from": "report" })).is(202);
+    let rerun = served.post(&path, &json!({ "from": "report" })).is(200);
     assert_eq!(rerun["part"]["pinned"], json!(["fetch"]), "{rerun}");
     // A run that has not come so far.
     let short = served.post(EXECUTE, &with(&json!({ "until": "fetch" }))).is(200);
@@ -161,7 +160,11 @@ fn what_cannot_be_a_part_is_refused() {
     refused(&dry, "invalid-field", "a dry run shows the whole composition");
     let mock = |step: &str, more: Json| json!({ "mocks": { step: more } });
     refused(&mock("fetsch", json!({ "returns": 1 })), "unknown-step", "did you mean `fetch`?");
-    refused(&mock("fetch", json!({ "error": "no" })), "invalid-field", "do not fit");
+    refused(
+        &mock("fetch", json!({ "error": "no" })),
+        "invalid-field",
+        "('error' was unexpected) at `/mocks/fetch`",
+    );
     let mocked = json!({ "until": "fetch", "mocks": { "fetch": { "returns": 1 } } });
     refused(&mocked, "invalid-field", "leave `fetch` out of `mocks`");
     let many: serde_json::Map<String, Json> =
@@ -191,10 +194,10 @@ fn what_cannot_be_a_part_is_refused() {
     }
 }
 
-/// The same request is the same run; GraphQL and MCP take it as well.
+/// The same request is the same run; GraphQL and MCP take it as well, with the same rules.
 #[test]
 fn other_surfaces_run_parts() {
-    let (_world, served) = served(ANY_TOOL);
+    let (_world, served) = served("");
     let key = [("Idempotency-Key", "k")];
     let until = with(&json!({ "until": "fetch" }));
     let first = served.send("POST", EXECUTE, &key, &until).is(200);
