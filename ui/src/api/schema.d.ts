@@ -1314,7 +1314,7 @@ export interface components {
             help: string | null;
         };
         /** @enum {string} */
-        Code: "parse" | "invalid-field" | "duplicate-key" | "cycle" | "unknown-step" | "duplicate-id" | "no-steps" | "unknown-tool" | "ambiguous-tool" | "type-mismatch" | "missing-parameter" | "unknown-parameter" | "unknown-path" | "recursion" | "max-steps-exceeded" | "tool-not-allowed" | "policy-violation" | "unresolved-reference" | "expression" | "input-schema" | "output-schema" | "timeout" | "tool-error" | "unreachable" | "retries-exhausted" | "denied" | "cancelled" | "in-doubt" | "loop-limit" | "limit" | "rollback-failed" | "definition-changed" | "no-source" | "nil-adapter" | "nil-toolset" | "conversion" | "not-found" | "conflict" | "unauthorized" | "llm" | "unreachable-step" | "irreversible" | "unused" | "practice" | "config" | "unsupported" | "internal";
+        Code: "parse" | "invalid-field" | "duplicate-key" | "cycle" | "unknown-step" | "duplicate-id" | "no-steps" | "unknown-tool" | "ambiguous-tool" | "type-mismatch" | "missing-parameter" | "unknown-parameter" | "unknown-path" | "recursion" | "max-steps-exceeded" | "tool-not-allowed" | "policy-violation" | "unresolved-reference" | "expression" | "input-schema" | "output-schema" | "timeout" | "tool-error" | "unreachable" | "retries-exhausted" | "denied" | "cancelled" | "in-doubt" | "loop-limit" | "limit" | "rollback-failed" | "definition-changed" | "no-source" | "nil-adapter" | "nil-toolset" | "conversion" | "not-found" | "conflict" | "unauthorized" | "llm" | "unreachable-step" | "irreversible" | "unused" | "practice" | "config" | "unshared-store" | "unsupported" | "internal";
         /** @description Compares two versions of a composition. */
         CompareRequest: {
             /** @description The old text. */
@@ -1434,6 +1434,19 @@ export interface components {
             } | null;
             /** @description How to run it. */
             options?: components["schemas"]["ExecutionOptions"] | null;
+            /** @description Run only this step and the steps that it depends on. */
+            until?: string | null;
+            /** @description Run only this step, on the values of the run `run`. */
+            only?: string | null;
+            /**
+             * @description With `only`: the id of an earlier run of the same composition. Its input and context are used
+             *     unless others are given.
+             */
+            run?: string | null;
+            /** @description Outputs of steps, by id. These steps are not called. */
+            mocks?: {
+                [key: string]: components["schemas"]["StepMock"];
+            } | null;
         };
         /** @description The result of a run. */
         CompositionResult: {
@@ -1490,6 +1503,8 @@ export interface components {
             state?: {
                 [key: string]: unknown;
             };
+            /** @description The part of the composition that it performs; absent if it performs all of it. */
+            part?: components["schemas"]["RunPart"] | null;
             /** @description The result in the format of the document's dialect: of a chain, a skill or a plan that started. */
             dialect_result?: unknown;
         };
@@ -2598,6 +2613,8 @@ export interface components {
             duration_ms: number;
             /** @description The hash of the plan. */
             plan_hash: string | null;
+            /** @description The part of the composition that it performs; absent if it performs all of it. */
+            part?: components["schemas"]["RunPart"] | null;
             /**
              * @description The result in the format of the document's dialect: of a chain, a skill or a plan that
              *     started.
@@ -2643,6 +2660,17 @@ export interface components {
              *     `next`.
              */
             searched?: number | null;
+        };
+        /** @description Which part of its composition a run performs. A run of the whole composition has none. */
+        RunPart: {
+            /** @description The run ends with this step; it performs the steps that this one depends on, and no others. */
+            until?: string | null;
+            /** @description The run performs only this step. */
+            only?: string | null;
+            /** @description With `only`: the earlier run that the other values are from. */
+            run?: string | null;
+            /** @description The steps whose values were given. Nothing was called for them. */
+            pinned?: string[];
         };
         /** @description The text of a run's composition. */
         RunSource: {
@@ -2781,6 +2809,8 @@ export interface components {
             duration_ms: number;
             /** @description The hash of the plan. */
             plan_hash: string | null;
+            /** @description The part of the composition that it performs; absent if it performs all of it. */
+            part?: components["schemas"]["RunPart"] | null;
             /**
              * @description The result in the format of the document's dialect: of a chain, a skill or a plan that
              *     started.
@@ -2943,6 +2973,13 @@ export interface components {
             /** @description The failures of the steps there by their messages, the most frequent first. */
             failed_groups: components["schemas"]["FailedGroup"][];
         };
+        /** @description The output of a step that is not called, as the `tools` of a test file have it. */
+        StepMock: {
+            /** @description The output. */
+            returns: unknown;
+        };
+        /** @description Why a run did not perform one of its steps. */
+        StepOrigin: "pinned" | "reused" | "left_out";
         /** @description The place of a step in the text. */
         StepPlaceView: {
             /** @description The step's id, which is unique in its composition. */
@@ -3090,6 +3127,8 @@ export interface components {
             duration_ms: number;
             /** @description What it would do; in dry runs only. */
             would?: components["schemas"]["EffectView"] | null;
+            /** @description Why this run did not perform it; absent if it did, or may still. */
+            origin?: components["schemas"]["StepOrigin"] | null;
         };
         /** @description Templates, without their compositions. */
         TemplateList: {
