@@ -249,8 +249,8 @@ steps:
 
 async def test_hover_shows_the_last_value_and_the_times_of_a_step(editor, world):
     world.file("segue.yaml", "compositions: [past.yaml]\nstore: sqlite:runs.db\n")
-    world.file("past.yaml", PAST.replace("greetin.", "greeting."))
-    run = ("run", "past.yaml", "-i", "password=tops3cret-word", "--yes", "-i")
+    world.file("correct/past.yaml", PAST.replace("greetin.", "greeting."))
+    run = ("run", "correct/past.yaml", "-i", "password=tops3cret-word", "--yes", "-i")
     world.segue(*run, "who=Ada")
     await editor.start()
     uri = editor.open("past.yaml", PAST)

@@ -1,4 +1,4 @@
-//! All limits of the core, each with its unit in its name.
+//! All limits of the core, as a table: each has its unit in its name.
 //!
 //! Exceeding a limit is an error that names it; nothing is truncated silently.
 

@@ -125,6 +125,12 @@ impl EditorDocument {
         self.lines.per_line(span)
     }
 
+    /// Forgets what is known about tests: it depends on the file of their composition. Whether it did.
+    pub(super) fn forget_tests(&self) -> bool {
+        let mut analysed = self.analysed.borrow_mut();
+        analysed.take_if(|it| it.document.kind == DocumentKind::Tests).is_some()
+    }
+
     /// What is known about the text with these tools.
     pub(super) fn analysed(&self, snapshot: u64, tools: &ToolSnapshot) -> Rc<AnalysedDocument> {
         let known = self

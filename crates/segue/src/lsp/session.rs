@@ -249,13 +249,20 @@ impl LspSession {
 
     /// Files have changed on disk: perhaps a configuration is new or gone.
     fn files_changed(&mut self) {
+        let mut has_forgotten = false;
         for open in self.documents.values_mut() {
+            if open.document.forget_tests() {
+                (open.published, has_forgotten) = (None, true);
+            }
             let folder = self.workspaces.folder_of(open.document.path.as_deref());
             if folder != open.folder {
                 (open.folder, open.published) = (folder, None);
             }
         }
         self.workspaces.wake();
+        if has_forgotten && self.client.pulls_findings {
+            self.ask(lsp::DiagnosticRefreshRequest::METHOD.to_string(), &Value::Null);
+        }
     }
 
     fn folders_changed(&mut self, params: lsp::DidChangeWorkspaceFoldersParams) {
