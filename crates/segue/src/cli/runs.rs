@@ -358,8 +358,12 @@ async fn watch(global: &Global, app: &App, run: &str) -> Result<Exit, Error> {
     loop {
         // Read before the journal: a process writes the final state before it releases the run.
         let abandoned = app.engine.store().is_abandoned(&run_id).await;
-        let is_abandoned = abandoned.map_err(store_error)?;
+        let mut is_abandoned = abandoned.map_err(store_error)?;
         let stored = stored(app, &run_id).await?;
+        if app.engine.store().is_shared() && stored.row.set_aside.is_none() {
+            // Another process that shares the store goes on with it.
+            is_abandoned = false;
+        }
         progress.observer().observe(&stored.run, &stored.journal[seen..]);
         seen = stored.journal.len();
         let is_settled = stored.run.is_finished() || stored.run.is_waiting();

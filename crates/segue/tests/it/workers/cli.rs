@@ -72,9 +72,13 @@ fn a_detached_run_waits_for_a_worker() {
     assert!(left.stderr.contains("no worker is alive"), "{left:?}");
     let run_id = left.stdout.trim();
     assert!(left.stderr.contains(&format!("segue runs show {run_id} --watch")), "{left:?}");
+    let follow = machines.args(&["runs", "show", run_id, "--watch", "--json"]);
+    let mut follows = machines.world(0).command(crate::support::SEGUE);
+    let follows = follows.args(follow).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let _worker = machines.worker(1);
-    let ended = machines.until_status(0, run_id, "success");
-    assert_eq!(ended["output"], 7, "{ended}");
+    let ended = follows.wait_with_output().unwrap();
+    let ended: serde_json::Value = serde_json::from_slice(&ended.stdout).unwrap();
+    assert_eq!((&ended["status"], &ended["output"]), (&json!("success"), &json!(7)), "{ended}");
 }
 
 /// A machine without the tools of a run leaves what a person wants of it to the workers.
