@@ -346,6 +346,32 @@ fn address_of(url: &str) -> SocketAddr {
     url["http://".len()..].parse().unwrap()
 }
 
+/// A kept connection that breaks is no reason to leave a run to the next minute: it is sent once more.
+#[tokio::test]
+async fn a_broken_connection_is_replaced_once() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let restate = RestateClient::new(&url, &url, &url).unwrap();
+    tokio::spawn(async move {
+        // How many requests each connection answers before the one that it breaks at.
+        for answers in [1, 1, 0] {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            for _ in 0..answers {
+                stream.read(&mut [0; 4096]).await.unwrap();
+                stream
+                    .write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+                    .await
+                    .unwrap();
+            }
+            stream.read(&mut [0; 4096]).await.unwrap();
+        }
+    });
+    restate.dispatch(&"one".into(), Due::Now).await.unwrap();
+    restate.dispatch(&"two".into(), Due::Now).await.unwrap();
+    let gone = restate.dispatch(&"three".into(), Due::Now).await.unwrap_err();
+    assert!(gone.to_string().ends_with("the connection ended"), "{gone}");
+}
+
 /// Restate knows how long a run may be driven, how often to try again, and to keep nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn restate_knows_the_options() {

@@ -8,7 +8,8 @@ use std::time::Instant;
 use super::{Seen, address_of, proxy};
 use crate::postgres_server::database;
 use crate::restate_server::{RestateServer, free_ports};
-use crate::support::{Done, Json, SEGUE, World, until};
+use crate::served::{Served, TOKEN};
+use crate::support::{Done, Json, SEGUE, World, json, until};
 
 /// Machines that share a database and a Restate. Calls write a line into a file of the folder.
 struct Machines {
@@ -57,9 +58,10 @@ impl Machines {
                  idempotent: true }}\n"
             )
         };
+        // A call that holds ends with the folder of its test, also if its worker was killed.
         let note = command("note", "echo note >> $1");
         let hold =
-            command("hold", "echo hold $PPID >> $1; while [ ! -e fast ]; do sleep 0.05; done");
+            command("hold", "echo hold $PPID >> $1; while [ -e c.yaml ] && [ ! -e fast ]; do sleep 0.05; done");
         let text = format!(
             "store: '{store}'\ndriver: {{ restate: {{ ingress: '{ingress}', admin: '{admin}', advertise: \
              'http://{advertise}', listen: '127.0.0.1:{port}' }} }}\nworker: {{ lease: 3s }}\n\
@@ -186,6 +188,66 @@ fn restate_may_die() {
     machines.is(&held, "success");
     let calls = machines.calls();
     assert_eq!(calls.iter().filter(|call| call.starts_with("hold")).count(), 1, "{calls:?}");
+}
+
+/// What Restate adds to a run of one step: from its first entry to its last, with a database.
+/// `cargo test … figures_of_runs -- --ignored --nocapture`
+#[test]
+#[ignore = "measures"]
+fn figures_of_runs() {
+    const LONE: usize = 200;
+    const MANY: usize = 2_000;
+    for driver in ["local", "claims", "restate"] {
+        let Some(machines) = Machines::new(ONE) else { return };
+        let config = std::fs::read_to_string(machines.world.path("segue.yaml")).unwrap();
+        let lines =
+            config.lines().filter(|line| driver == "restate" || !line.starts_with("driver:"));
+        let text =
+            lines.collect::<Vec<_>>().join("\n") + &format!("\nserver: {{ token: {TOKEN} }}\n");
+        machines.world.file("segue.yaml", text);
+        let store =
+            config.lines().next().unwrap()["store: '".len()..].trim_end_matches('\'').to_owned();
+        let args: &[&str] = if driver == "local" { &[] } else { &["--no-drive"] };
+        let _worker = (driver != "local").then(|| machines.worker());
+        if driver == "restate" {
+            machines.registered();
+        }
+        let served = Served::start(&machines.world, &store, args);
+        let body = json!({ "composition": { "name": "c",
+            "steps": [{ "id": "a", "tool": "echo", "parameters": { "n": 1 } }] } });
+        let execute = |prefer: &str| {
+            let path = "/api/v1/compositions/execute";
+            served.send("POST", path, &[("Prefer", prefer)], &body).json()
+        };
+        let mut times: Vec<u64> = Vec::new();
+        for _ in 0..LONE {
+            let run = execute("wait=30");
+            times.push(run["duration_ms"].as_u64().unwrap_or_else(|| panic!("{run}")));
+        }
+        times.sort_unstable();
+        let mean = times.iter().sum::<u64>() as f64 / LONE as f64;
+        println!(
+            "{driver}: lone p50 {} ms, p99 {} ms, mean {mean:.1} ms",
+            times[LONE / 2],
+            times[LONE * 99 / 100]
+        );
+        let begun = Instant::now();
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| (0..MANY / 16).for_each(|_| drop(execute("respond-async"))));
+            }
+        });
+        let sent = begun.elapsed();
+        until(|| {
+            let open = served.get("/api/v1/runs?status=running&limit=1").is(200);
+            open["runs"].as_array().unwrap().is_empty().then_some(())
+        });
+        let all = begun.elapsed();
+        println!(
+            "{driver}: {MANY} runs sent in {sent:?}, ended in {all:?}: {:.0} runs/s",
+            MANY as f64 / all.as_secs_f64()
+        );
+    }
 }
 
 /// Nothing of a run reaches Restate but its id: no input, no name, no result, no error.
