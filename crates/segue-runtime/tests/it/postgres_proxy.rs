@@ -23,6 +23,8 @@ pub(crate) enum Line {
     HoldsAnswers,
     /// The database gets the next request, and the connection ends without its answer.
     LosesAnswers,
+    /// Everything passes but what the database tells by itself: notifications.
+    LosesNotifications,
 }
 
 /// Stands between a store and the database.
@@ -73,7 +75,7 @@ impl Proxy {
 
 /// Passes bytes on, as the line is.
 fn pass(mut from: UnixStream, mut to: UnixStream, line: &AtomicU8, are_answers: bool) {
-    let mut bytes = [0; 16_384];
+    let (mut bytes, mut unpassed) = ([0; 16_384], Vec::new());
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         let is_held = |line: u8| {
             line == Line::Silent as u8 || are_answers && line == Line::HoldsAnswers as u8
@@ -84,10 +86,33 @@ fn pass(mut from: UnixStream, mut to: UnixStream, line: &AtomicU8, are_answers: 
         if are_answers && line.load(Ordering::SeqCst) == Line::LosesAnswers as u8 {
             break;
         }
-        if to.write_all(&bytes[..count]).is_err() {
+        unpassed.extend_from_slice(&bytes[..count]);
+        let passes = if are_answers {
+            let loses = line.load(Ordering::SeqCst) == Line::LosesNotifications as u8;
+            take_messages(&mut unpassed, loses)
+        } else {
+            std::mem::take(&mut unpassed)
+        };
+        if to.write_all(&passes).is_err() {
             break;
         }
     }
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
+}
+
+/// Takes the whole messages of a database from what was read; each has a letter and its length. Notifications
+/// may be left out.
+fn take_messages(unpassed: &mut Vec<u8>, loses_notifications: bool) -> Vec<u8> {
+    let (mut passes, mut at) = (Vec::new(), 0);
+    while let Some(length) = unpassed.get(at + 1..at + 5) {
+        let end = at + 1 + u32::from_be_bytes(length.try_into().unwrap()) as usize;
+        let Some(message) = unpassed.get(at..end) else { break };
+        if message[0] != b'A' || !loses_notifications {
+            passes.extend_from_slice(message);
+        }
+        at = end;
+    }
+    unpassed.drain(..at);
+    passes
 }

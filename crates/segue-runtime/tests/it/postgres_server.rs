@@ -143,7 +143,7 @@ impl Server {
     }
 
     /// Starts it again on the same data, and waits until it answers.
-    pub(crate) fn start(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.tell("start");
         self.until_executed("SELECT 1");
     }
