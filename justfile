@@ -22,7 +22,15 @@ planted:
 
 # Kill the program at random moments, so many times over
 kill CYCLES="1000":
-    SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill:: -- --nocapture
+    SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill::killed -- --nocapture
+
+# Kill workers that share a database, their server and the database at random moments, so many times over
+kill-shared CYCLES="1000":
+    SEGUE_KILL_CYCLES={{CYCLES}} cargo test --package segue --test it kill::shared:: -- --nocapture
+
+# So many runs on one and on two workers, optimised: none is lost, and the memory of a worker is bounded
+many-runs COUNT="10000":
+    SEGUE_MANY_RUNS={{COUNT}} cargo test --release --package segue --test it shared::many:: -- --nocapture
 
 # Attack the program from outside, the long form: CONTRIBUTING.md says how to read its tables
 attack:

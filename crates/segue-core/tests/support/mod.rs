@@ -25,7 +25,8 @@ use segue_core::tool::{Annotations, ConfirmPolicy, DeclaredRollback, ObservedSta
 use segue_core::value::Value;
 
 pub(crate) fn corpus() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus")
+    // The runtime's tests use this module, too.
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../segue-core/tests/corpus")
 }
 
 /// The folders below a part of the corpus, by name.

@@ -71,6 +71,8 @@ pub struct Outcome {
     pub journal: Vec<Entry>,
     pub view: RunView,
     pub text: String,
+    /// The length of the journal at each crash.
+    pub crashes: Vec<usize>,
 }
 
 /// Something that happens at a time; of two at the same time, the one that was set first.
@@ -288,7 +290,7 @@ fn least(ty: &Type) -> Value {
 pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) -> Outcome {
     let limits = Arc::new(Limits::default());
     let mut run = Run::new(planned.clone(), limits.clone());
-    let mut journal = Vec::new();
+    let (mut journal, mut crashes) = (Vec::new(), Vec::new());
     let mut pending = BinaryHeap::new();
     let mut order = 0;
     let mut push = |pending: &mut BinaryHeap<Pending>, at_ms: u64, kind: EventKind| {
@@ -368,6 +370,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
         journal.extend(run.redacted(&turn.record).into_owned());
         if world.crashes_after(turns) {
             // Running calls are lost; another engine reads the journal a second later.
+            crashes.push(journal.len());
             pending.clear();
             run = Run::replay(planned.clone(), limits.clone(), &journal).unwrap();
             push(&mut pending, at_ms + 1_000, EventKind::Resumed);
@@ -381,7 +384,7 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
         "a replayed journal gives another run"
     );
     let text = describe(&run, &journal);
-    Outcome { view: run.view(), journal, text }
+    Outcome { view: run.view(), journal, text, crashes }
 }
 
 /// Compiles an expanded composition.

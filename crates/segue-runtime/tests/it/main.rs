@@ -13,6 +13,9 @@ mod code_tools;
 #[cfg(unix)]
 mod command;
 mod copy;
+#[path = "../../../segue-core/tests/support/mod.rs"]
+mod core_support;
+mod corpus;
 mod damage;
 mod defects;
 #[cfg(all(feature = "postgres", unix))]
@@ -36,6 +39,8 @@ mod parts;
 mod planning;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;
+#[cfg(all(feature = "postgres", unix))]
+mod postgres_proxy;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres_queue;
 #[cfg(all(feature = "postgres", unix))]

@@ -1,10 +1,5 @@
 //! What the Postgres store promises beyond the contract of every store: leases, silence, lost answers.
 
-use std::io::{Read as _, Write as _};
-use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -22,85 +17,10 @@ use segue_runtime::store::{
     Store as _, StoreError, TakeOver,
 };
 use segue_runtime::tools::{Tool, ToolError, ToolRequest, ToolRunner};
-use tempfile::TempDir;
 
+use crate::postgres_proxy::{Line, Proxy};
 use crate::postgres_server::{database, run_sql};
 use crate::stores::{begin, entry, finish, plan_named, record};
-
-/// What a proxy does with what the database answers, and with what it is asked.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[repr(u8)]
-pub(crate) enum Line {
-    Open,
-    /// Nothing passes, in either direction, until it is open again.
-    Silent,
-    /// The database gets every request, and its answers wait until the line is open again.
-    HoldsAnswers,
-    /// The database gets the next request, and the connection ends without its answer.
-    LosesAnswers,
-}
-
-/// Stands between a store and the database.
-pub(crate) struct Proxy {
-    folder: TempDir,
-    line: Arc<AtomicU8>,
-    connections: Arc<Mutex<Vec<UnixStream>>>,
-}
-
-impl Proxy {
-    pub(crate) fn new(url: &str) -> Proxy {
-        let folder = TempDir::new().unwrap();
-        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
-        let server = url.split("host=").nth(1).unwrap();
-        let server = Path::new(server).join(".s.PGSQL.5432");
-        let (line, connections) = (Arc::new(AtomicU8::new(0)), Arc::<Mutex<Vec<_>>>::default());
-        let proxy = Proxy { folder, line: line.clone(), connections: connections.clone() };
-        std::thread::spawn(move || {
-            for client in listener.incoming() {
-                let (Ok(client), Ok(server)) = (client, UnixStream::connect(&server)) else {
-                    return;
-                };
-                let kept = [client.try_clone().unwrap(), server.try_clone().unwrap()];
-                connections.lock().unwrap().extend(kept);
-                let other = (client.try_clone().unwrap(), server.try_clone().unwrap());
-                let (one, two) = (line.clone(), line.clone());
-                std::thread::spawn(move || pass(client, server, &one, false));
-                std::thread::spawn(move || pass(other.1, other.0, &two, true));
-            }
-        });
-        proxy
-    }
-
-    pub(crate) fn set(&self, line: Line) {
-        self.line.store(line as u8, Ordering::SeqCst);
-    }
-
-    /// The address of the same database, through this proxy.
-    pub(crate) fn url(&self, url: &str) -> String {
-        format!("{}host={}", url.split("host=").next().unwrap(), self.folder.path().display())
-    }
-}
-
-/// Passes bytes on, as the line is.
-fn pass(mut from: UnixStream, mut to: UnixStream, line: &AtomicU8, are_answers: bool) {
-    let mut bytes = [0; 16_384];
-    while let Ok(count @ 1..) = from.read(&mut bytes) {
-        let is_held = |line: u8| {
-            line == Line::Silent as u8 || are_answers && line == Line::HoldsAnswers as u8
-        };
-        while is_held(line.load(Ordering::SeqCst)) {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        if are_answers && line.load(Ordering::SeqCst) == Line::LosesAnswers as u8 {
-            break;
-        }
-        if to.write_all(&bytes[..count]).is_err() {
-            break;
-        }
-    }
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
-}
 
 pub(crate) const LEASE: Duration = Duration::from_millis(1_500);
 
@@ -320,7 +240,7 @@ async fn a_release_is_tried_again() {
     let (kept, lease) = (begin(&store, "kept", &plan).await, begin(&store, "a", &plan).await);
     proxy.set(Line::LosesAnswers);
     // No request arrives on connections that are gone.
-    proxy.connections.lock().unwrap().drain(..).for_each(|it| drop(it.shutdown(Shutdown::Both)));
+    proxy.end_connections();
     let failed = store.release(&lease).await;
     assert!(matches!(failed, Err(StoreError::Unavailable { .. })), "{failed:?}");
     proxy.set(Line::Open);

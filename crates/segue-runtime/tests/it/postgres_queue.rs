@@ -15,7 +15,8 @@ use segue_runtime::store::{
 };
 use tokio_postgres::{Client, NoTls};
 
-use crate::postgres::{LEASE, Line, Proxy, add, open, until};
+use crate::postgres::{LEASE, add, open, until};
+use crate::postgres_proxy::{Line, Proxy};
 use crate::postgres_server::{database, query_number, run_sql};
 use crate::stores::{begin, entry, finish, plan_named, record};
 

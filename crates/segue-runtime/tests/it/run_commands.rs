@@ -1,4 +1,4 @@
-//! Commands to a run that another process drives.
+//! Commands to a run that another process drives, on every store.
 
 use std::sync::Arc;
 
@@ -9,10 +9,9 @@ use segue_core::view::{RunStatus, RunView};
 use segue_runtime::confirm::{Confirmer, Decision, Defer};
 use segue_runtime::driver::RunCommand;
 use segue_runtime::engine::{Engine, EngineError, ResumeRequest, RunRequest};
-use segue_runtime::store::{
-    CommandQueue as _, MemoryStore, NewRun, RunQuery, Store, StoreError, TakeOver,
-};
+use segue_runtime::store::{NewRun, RunQuery, Store, StoreError, TakeOver};
 
+use crate::backings::Backing;
 use crate::stores::record;
 
 /// A confirmer that never answers.
@@ -25,16 +24,27 @@ impl Confirmer for Thinking {
     }
 }
 
-/// Two engines on one store, as two processes would have them.
-fn two() -> (Engine, Engine, Arc<MemoryStore>) {
-    let store = Arc::new(MemoryStore::default());
-    let other: Arc<dyn Store> = Arc::new(store.peer());
+/// Two engines on one store, as two processes would have them, and the store of the first.
+fn two_on(backing: &Backing) -> (Engine, Engine, Arc<dyn Store>) {
+    let store = backing.open();
     let engine = |store| Engine::builder().store(store).build().0;
-    (engine(store.clone()), engine(other), store)
+    (engine(store.clone()), engine(backing.open()), store)
+}
+
+/// The same in memory.
+fn two() -> (Engine, Engine, Arc<dyn Store>) {
+    two_on(&Backing::memory())
+}
+
+for_every_store! {
+    a_cancel_reaches_the_process_that_drives_the_run
+    a_question_is_answered_from_elsewhere
+    a_command_to_a_run_without_an_owner_is_not_sent
 }
 
 async fn only_run(store: &dyn Store) -> Arc<str> {
-    let query = RunQuery { limit: 1, ..RunQuery::default() };
+    let statuses = vec![RunStatus::Running, RunStatus::Waiting];
+    let query = RunQuery { statuses, limit: 1, ..RunQuery::default() };
     loop {
         if let Some(row) = store.runs(&query).await.unwrap().runs.first() {
             return row.run_id.clone();
@@ -54,10 +64,9 @@ async fn run(engine: &Engine, text: &str) -> Result<RunView, EngineError> {
 const WAITS: &str = "name: c\nsteps: [{ id: rest, wait: 1h }]\n";
 
 /// A4: a cancel reaches a run that another process drives, and one that this process drives.
-#[tokio::test(start_paused = true)]
-async fn a_cancel_reaches_the_process_that_drives_the_run() {
+async fn a_cancel_reaches_the_process_that_drives_the_run(backing: Backing) {
     for from_here in [false, true] {
-        let (here, there, store) = two();
+        let (here, there, store) = two_on(&backing);
         let asks = async {
             let run_id = only_run(&*store).await;
             let asker = if from_here { &here } else { &there };
@@ -78,11 +87,10 @@ async fn a_cancel_reaches_the_process_that_drives_the_run() {
 
 /// A2, A4: another process answers a question while the local confirmer still thinks; an answer to
 /// another question changes nothing.
-#[tokio::test(start_paused = true)]
-async fn a_question_is_answered_from_elsewhere() {
+async fn a_question_is_answered_from_elsewhere(backing: Backing) {
     let text =
         "name: c\nsteps: [{ id: ask, approve: { message: Sure? } }]\noutput: '{{ ask.by }}'\n";
-    let (here, there, store) = two();
+    let (here, there, store) = two_on(&backing);
     let asks = async {
         let run_id = only_run(&*store).await;
         let stored = there.load_run(&run_id).await.unwrap();
@@ -101,9 +109,8 @@ async fn a_question_is_answered_from_elsewhere() {
 }
 
 /// The run has no owner: the command is removed, and the sender may resume the run.
-#[tokio::test(start_paused = true)]
-async fn a_command_to_a_run_without_an_owner_is_not_sent() {
-    let (here, there, store) = two();
+async fn a_command_to_a_run_without_an_owner_is_not_sent(backing: Backing) {
+    let (here, there, store) = two_on(&backing);
     let text = "name: c\nsteps: [{ id: ask, approve: { message: Sure? } }]\n";
     let (plan, _) = here.plan(&Source::new("c.yaml", text));
     let mut request = RunRequest::new(plan.unwrap(), Value::empty_object());

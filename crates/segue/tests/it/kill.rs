@@ -10,7 +10,9 @@
 
 #![cfg(unix)]
 
-mod check;
+pub(crate) mod check;
+#[cfg(feature = "postgres")]
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

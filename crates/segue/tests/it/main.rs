@@ -38,6 +38,9 @@ mod poison;
 #[cfg(all(feature = "postgres", unix))]
 mod postgres;
 #[cfg(all(feature = "postgres", unix))]
+#[path = "../../../segue-runtime/tests/it/postgres_proxy.rs"]
+mod postgres_proxy;
+#[cfg(all(feature = "postgres", unix))]
 #[path = "../../../segue-runtime/tests/it/postgres_server.rs"]
 mod postgres_server;
 mod rest;
@@ -54,6 +57,8 @@ mod seeds;
 mod serve;
 mod served;
 mod session;
+#[cfg(all(feature = "postgres", unix))]
+mod shared;
 #[cfg(all(feature = "postgres", unix))]
 mod store_copy;
 mod support;

@@ -1,7 +1,7 @@
 //! Runs of a store that several processes share: this process claims those that no process drives.
 //!
 //! One loop looks for runs that are due: when the store says that one is, when a run here ends, and at least
-//! three times in a lease. The store gives each run to one process. A run that cannot go on here is left to
+//! twice a second. The store gives each run to one process. A run that cannot go on here is left to
 //! the others for a while. With a dispatcher the loop claims nothing; it sends the runs again that are due,
 //! because a request to the dispatcher may have been lost.
 
@@ -27,6 +27,9 @@ const TOGETHER_MAX: usize = 64;
 
 /// How long a run is left to other processes after this one could not drive it.
 const PAUSE: Duration = Duration::from_mins(1);
+
+/// The longest time between two looks for runs: so long after the lease of a dead process another one may go on.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// How many runs are sent to the dispatcher again at once.
 const SENT_MAX: usize = 10_000;
@@ -171,7 +174,7 @@ impl RunService {
                 () = notified(signal.as_deref()) => {}
                 _ = freed.changed(), if is_full => {}
                 _ = reloads.changed() => {}
-                () = tokio::time::sleep(every) => {}
+                () = tokio::time::sleep(every.min(LOOK_MAX)) => {}
             }
         }
     }

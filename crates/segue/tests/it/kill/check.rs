@@ -23,10 +23,10 @@ struct Mark {
 
 /// What the tools did, in order.
 #[derive(Debug)]
-pub(super) struct Marks(Vec<Mark>);
+pub(crate) struct Marks(Vec<Mark>);
 
 impl Marks {
-    pub(super) fn read(world: &World) -> Marks {
+    pub(crate) fn read(world: &World) -> Marks {
         let text = log(&world.folder());
         // The last line of a process that was killed while it wrote may be cut.
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -39,17 +39,17 @@ impl Marks {
     }
 
     /// The later lines.
-    pub(super) fn since(mut self, before: &Marks) -> Marks {
+    pub(crate) fn since(mut self, before: &Marks) -> Marks {
         assert_eq!(self.0[..before.0.len()], before.0);
         Marks(self.0.split_off(before.0.len()))
     }
 
-    pub(super) fn count(&self, what: &str, name: &str) -> usize {
+    pub(crate) fn count(&self, what: &str, name: &str) -> usize {
         self.0.iter().filter(|mark| mark.what == what && mark.name == name).count()
     }
 
     /// Every call belongs to a known run.
-    pub(super) fn belong_to(&self, runs: &BTreeSet<Arc<str>>) {
+    pub(crate) fn belong_to(&self, runs: &BTreeSet<Arc<str>>) {
         let known = |mark: &&Mark| runs.iter().any(|run| mark.key.starts_with(&**run));
         let lost: Vec<&Mark> = self.0.iter().filter(|mark| !known(mark)).collect();
         assert!(lost.is_empty(), "lost: work of a run that is not there: {lost:?}");
@@ -88,8 +88,8 @@ fn completed(journal: &[Entry]) -> BTreeSet<String> {
 
 /// What was durable at some time, and must stay as it was.
 #[derive(Debug, Default)]
-pub(super) struct Promise {
-    pub(super) runs: BTreeSet<Arc<str>>,
+pub(crate) struct Promise {
+    pub(crate) runs: BTreeSet<Arc<str>>,
     /// Work that was completed, and how often it had been begun by then.
     begun: BTreeMap<String, usize>,
     /// How long each journal was.
@@ -98,7 +98,7 @@ pub(super) struct Promise {
 
 impl Promise {
     /// J1, E1, S7: what is in the journal stays there, and what is completed is not called again.
-    pub(super) fn hold(&mut self, journal: &[Entry], marks: &Marks) {
+    pub(crate) fn hold(&mut self, journal: &[Entry], marks: &Marks) {
         let Some(Entry { fact: Fact::Started(started), .. }) = journal.first() else {
             panic!("lost: a run without a beginning");
         };
@@ -114,12 +114,12 @@ impl Promise {
 }
 
 /// How many doubts a probe was asked about.
-pub(super) fn probes(journal: &[Entry]) -> u64 {
+pub(crate) fn probes(journal: &[Entry]) -> u64 {
     journal.iter().filter(|entry| matches!(entry.fact, Fact::Probed { .. })).count() as u64
 }
 
 /// Compares a finished run with the work done for it.
-pub(super) fn run(journal: &[Entry], marks: &Marks, view: &Json) {
+pub(crate) fn run(journal: &[Entry], marks: &Marks, view: &Json) {
     let ends = journal.iter().filter(|entry| matches!(entry.fact, Fact::Finished { .. })).count();
     assert_eq!(ends, 1, "J6: {view:#}");
     let mut called: BTreeMap<String, usize> = BTreeMap::new();
@@ -165,7 +165,7 @@ pub(super) fn run(journal: &[Entry], marks: &Marks, view: &Json) {
 }
 
 /// A run that is over ended as it should, with the result that it should have.
-pub(super) fn result(journal: &[Entry], view: &Json, whole: &Json, expected: &[&str]) {
+pub(crate) fn result(journal: &[Entry], view: &Json, whole: &Json, expected: &[&str]) {
     let status = view["status"].as_str().unwrap();
     if status == "success" {
         assert_eq!(anonymous(view), *whole);
