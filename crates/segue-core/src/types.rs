@@ -387,17 +387,16 @@ fn conflict_of_objects<'a>(
 ) -> Option<ObjectConflict<'a>> {
     for (name, property) in &wanted.properties {
         match actual.properties.get(name) {
-            Some(given) => {
+            Some(given)
                 if (given.required || property.required)
-                    && given.ty.is_apart(&property.ty, pairs_left)
-                {
-                    return Some(ObjectConflict::In(name, &given.ty, &property.ty));
-                }
+                    && given.ty.is_apart(&property.ty, pairs_left) =>
+            {
+                return Some(ObjectConflict::In(name, &given.ty, &property.ty));
             }
             None if property.required && actual.rest == OtherProperties::Closed => {
                 return Some(ObjectConflict::Missing(name));
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
     if wanted.rest != OtherProperties::Closed {

@@ -401,6 +401,8 @@ impl<'a> CallTyping<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::catalog::Catalog;
     use crate::limits::{Limits, TYPE_NODES_MAX};
@@ -422,8 +424,10 @@ mod tests {
                 0 => "[1, 2]".to_owned(),
                 _ => format!("'{{{{ [v{0}, v{0}] }}}}'", level - 1),
             };
-            text += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
-            text += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+            let _ = write!(
+                text,
+                "{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n{pad}      as: v{level}\n{pad}      steps:\n"
+            );
         }
         let pad = " ".repeat(depth * 6);
         text + &format!("{pad}  - id: end\n{pad}    set: {{ x: '{{{{ v{} }}}}' }}\n", depth - 1)
@@ -476,9 +480,8 @@ mod tests {
         let mut text = String::from("name: doubled\nsteps:\n  - { id: s0, set: { x: 1 } }\n");
         for step in 1..40 {
             let before = step - 1;
-            text += &format!(
-                "  - {{ id: s{step}, set: {{ x: '{{{{ s{before} }}}}', y: '{{{{ s{before} }}}}' }} }}\n"
-            );
+            let value = format!("'{{{{ s{before} }}}}'");
+            let _ = writeln!(text, "  - {{ id: s{step}, set: {{ x: {value}, y: {value} }} }}");
         }
         let composition = compiled(&text);
         let typing = Typing::new(&composition);

@@ -256,6 +256,8 @@ fn pointer(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::catalog::Catalog;
     use crate::source::Source;
@@ -269,8 +271,10 @@ mod tests {
                 0 => "[1, 2]".to_owned(),
                 _ => format!("'{{{{ [v{0}, v{0}] }}}}'", level - 1),
             };
-            text += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
-            text += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+            let _ = write!(
+                text,
+                "{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n{pad}      as: v{level}\n{pad}      steps:\n"
+            );
         }
         let pad = " ".repeat(depth * 6);
         text + &format!("{pad}  - id: end\n{pad}    set: {{ x: '{{{{ v{} }}}}' }}\n", depth - 1)

@@ -79,7 +79,7 @@ impl StepSelection {
         }
         let parts = Parts { plan, pinned: find_pinned(plan, pinned, limits)? };
         let selection = match target {
-            PartTarget::Whole => parts.whole(),
+            PartTarget::Whole => Ok(parts.whole()),
             PartTarget::Until(step) => parts.until(step),
             PartTarget::Only { step, earlier } => parts.only(step, earlier),
         };
@@ -118,9 +118,9 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
-    fn whole(&self) -> PartResult<StepSelection> {
+    fn whole(&self) -> StepSelection {
         let performed = vec![true; self.pinned.len()];
-        Ok(self.selection(RunPart::default(), &performed, Vec::new()))
+        self.selection(RunPart::default(), &performed, Vec::new())
     }
 
     fn until(&self, id: &str) -> PartResult<StepSelection> {
@@ -450,9 +450,10 @@ impl TurnBuilder<'_> {
         let own = |position| NodeId { frame: 0, position };
         for ReusedStep { position, output, given, is_pinned } in reused {
             let node = own(position);
-            self.record(match is_pinned {
-                true => Fact::Pinned { node, output, given },
-                false => Fact::Reused { node, output, given },
+            self.record(if is_pinned {
+                Fact::Pinned { node, output, given }
+            } else {
+                Fact::Reused { node, output, given }
             });
         }
         for position in left_out {

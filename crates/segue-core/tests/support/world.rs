@@ -303,7 +303,12 @@ pub fn simulate(planned: &Arc<Plan>, world: &mut dyn Around, catalog: &Catalog) 
             push(&mut pending, 1, EventKind::StartPart { started, selection });
         }
         Err(why) => {
-            return Outcome { journal, view: run.view(), text: format!("refused\n{why}\n") };
+            return Outcome {
+                journal,
+                view: run.view(),
+                text: format!("refused\n{why}\n"),
+                crashes,
+            };
         }
     }
     if let Some(at) = world.cancel_at() {

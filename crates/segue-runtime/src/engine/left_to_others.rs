@@ -134,9 +134,10 @@ impl Engine {
 
     /// Releases a run that this process does not drive, until it can go on.
     async fn leave(&self, lease: &Lease, run: Run) {
-        let due = match run.is_waiting() {
-            true => run.next_timer_ms(now_ms()).map_or(Due::OnCommand, Due::At),
-            false => Due::Now,
+        let due = if run.is_waiting() {
+            run.next_timer_ms(now_ms()).map_or(Due::OnCommand, Due::At)
+        } else {
+            Due::Now
         };
         let store = &self.inner.store;
         if store.release_until(lease, due).await.is_err() {

@@ -4,7 +4,7 @@
 //! unread, and each checks the chain for itself.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use super::chain::{ChainEnd, StoredTurn};
@@ -62,7 +62,10 @@ impl RunCopy {
 
     /// The hash of its last turn: it stands for every entry before it.
     pub fn head(&self) -> String {
-        self.head.iter().map(|byte| format!("{byte:02x}")).collect()
+        self.head.iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
     }
 
     /// How many bytes its journal has in the store.

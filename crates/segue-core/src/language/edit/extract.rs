@@ -84,9 +84,10 @@ fn whole_output(subject: &Subject) -> String {
     let steps = &subject.composition.body.steps;
     let value = |step: &Arc<Step>| {
         let name = step.output_key.as_ref().map_or(&step.id, |(key, _)| key);
-        let value = match is_identifier(name) {
-            true => name.to_string(),
-            false => format!("steps[\"{}\"].output", step.id),
+        let value = if is_identifier(name) {
+            name.to_string()
+        } else {
+            format!("steps[\"{}\"].output", step.id)
         };
         format!("{name}: '{{{{ {value} }}}}'")
     };

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use segue_core::id::ToolId;
 use segue_core::plan::Plan;
 use segue_core::tool::{BUILTIN, COMPOSITION};
 use tokio::sync::Notify;
@@ -119,7 +120,7 @@ pub(super) fn needed_namespaces(plan: &Plan) -> String {
     let tools = plan.callable_tools();
     let namespaces: BTreeSet<&str> = tools
         .keys()
-        .map(|id| id.namespace())
+        .map(ToolId::namespace)
         .filter(|namespace| ![BUILTIN, COMPOSITION].contains(namespace))
         .collect();
     Vec::from_iter(namespaces).join("\n")
@@ -210,7 +211,7 @@ async fn claim(
     wanted: &Wanted,
 ) -> Result<Vec<ClaimedRun>, StoreError> {
     let texts = |texts: &[Arc<str>]| -> Vec<String> {
-        texts.iter().filter(|text| !text.contains('\0')).map(|text| text.to_string()).collect()
+        texts.iter().filter(|text| !text.contains('\0')).map(ToString::to_string).collect()
     };
     let names = texts(&shared.ownership.names());
     let (namespaces, except) = (texts(&wanted.namespaces), texts(&wanted.except));

@@ -60,8 +60,10 @@ impl Machines {
         };
         // A call that holds ends with the folder of its test, also if its worker was killed.
         let note = command("note", "echo note >> $1");
-        let hold =
-            command("hold", "echo hold $PPID >> $1; while [ -e c.yaml ] && [ ! -e fast ]; do sleep 0.05; done");
+        let hold = command(
+            "hold",
+            "echo hold $PPID >> $1; while [ -e c.yaml ] && [ ! -e fast ]; do sleep 0.05; done",
+        );
         let text = format!(
             "store: '{store}'\ndriver: {{ restate: {{ ingress: '{ingress}', admin: '{admin}', advertise: \
              'http://{advertise}', listen: '127.0.0.1:{port}' }} }}\nworker: {{ lease: 3s }}\n\
