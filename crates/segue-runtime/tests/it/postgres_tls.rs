@@ -84,7 +84,7 @@ impl Server {
     /// Opens a store, as soon as the server takes connections.
     fn open(&self, host: &str, parameters: &str) -> Result<PostgresStore, StoreError> {
         let url = PostgresUrl::parse(&self.url(host, parameters)).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
+        let until = Instant::now() + Duration::from_mins(1);
         loop {
             match PostgresStore::open(&url, PostgresOptions::default()) {
                 Err(StoreError::Unavailable { message })

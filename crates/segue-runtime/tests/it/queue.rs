@@ -1,6 +1,7 @@
 //! The queue of runs: each run that is due goes to one process that can drive it.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -262,7 +263,7 @@ async fn a_limit_of_a_source_holds_for_all_processes(backing: Backing) {
     });
     let mut text = "name: many\nsteps:\n".to_owned();
     for n in 0..12 {
-        text += &format!("  - {{ id: s{n}, tool: 'crm:find' }}\n");
+        let _ = writeln!(text, "  - {{ id: s{n}, tool: 'crm:find' }}");
     }
     let runs = engines.map(|engine| {
         let text = text.clone();
@@ -298,7 +299,7 @@ fn plan_with(tools: &[&str]) -> Arc<Plan> {
     let (engine, _) = Engine::builder().tools(known).build();
     let mut text = "name: needs\nsteps:\n  - { id: e, tool: echo }\n".to_owned();
     for (n, id) in tools.iter().enumerate() {
-        text += &format!("  - {{ id: s{n}, tool: '{id}' }}\n");
+        let _ = writeln!(text, "  - {{ id: s{n}, tool: '{id}' }}");
     }
     let (plan, findings) = engine.plan(&Source::new("needs.yaml", text));
     plan.unwrap_or_else(|| panic!("{findings:?}"))

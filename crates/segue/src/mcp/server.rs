@@ -335,7 +335,7 @@ impl ServerHandler for Server {
         params: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.on_worker(self.clone().call(params, context)).await
+        Box::pin(self.on_worker(self.clone().call(params, context))).await
     }
 
     async fn list_resources(

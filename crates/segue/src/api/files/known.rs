@@ -100,13 +100,13 @@ mod tests {
 
     impl Reads<'_> {
         fn next(&mut self) -> usize {
-            let stamp = self.folder.stamp(&self.path).unwrap();
-            let document = self.folder.read(&self.path).unwrap();
+            let stamp = self.folder.stamp(&self.path).expect("the file is there");
+            let document = self.folder.read(&self.path).expect("the file can be read");
             let file = self.known.get_or_read(&self.path, stamp, || {
                 self.count += 1;
                 Some(KnownFile::of(&document, &Limits::default()))
             });
-            assert_eq!(file.unwrap().hash, document.hash);
+            assert_eq!(file.expect("the file is known").hash, document.hash);
             self.count
         }
     }
