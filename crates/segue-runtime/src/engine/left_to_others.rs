@@ -156,7 +156,10 @@ impl Engine {
                 return Err(EngineError::NotStored { part, name });
             }
         }
-        Ok(())
+        match stored.redacted_pin() {
+            Some(name) => Err(EngineError::NotStored { part: "mocks", name }),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn row(&self, run_id: &Arc<str>) -> Result<RunRow, EngineError> {

@@ -3,7 +3,7 @@
 //! They come from the store of the configuration, if there is one, as every surface shows them: without
 //! sensitive values. Nothing is written, and no store is made.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,12 +56,14 @@ pub(super) struct PastRunsReader {
     looked_at: Option<Instant>,
     /// By the name of the composition: the run that its values are of.
     known: BTreeMap<Arc<str>, (Arc<str>, StepValues)>,
+    /// Runs that show nothing: parts of a composition, and what cannot be read.
+    parts: BTreeSet<Arc<str>>,
 }
 
 impl PastRunsReader {
     pub(super) fn new(location: StoreLocation) -> PastRunsReader {
         let (store, since, looked_at, known) = (None, None, None, BTreeMap::new());
-        PastRunsReader { location, store, since, looked_at, known }
+        PastRunsReader { location, store, since, looked_at, known, parts: BTreeSet::new() }
     }
 
     /// What earlier runs showed, if it may be something else than before.
@@ -105,19 +107,24 @@ impl PastRunsReader {
             return Ok(None);
         }
         let query = RunQuery { limit: RUNS_MAX, ..RunQuery::default() };
-        let mut known = BTreeMap::new();
+        let (mut known, mut parts) = (BTreeMap::new(), BTreeSet::new());
         for row in store.runs(&query).await?.runs {
             let is_read = row.ended_ms.is_some() && row.length <= ENTRIES_MAX;
             if !is_read || known.contains_key(&row.name) {
                 continue;
             }
-            let values = match self.known.remove(&row.name) {
-                Some((run, values)) if run == row.run_id => values,
-                _ => values_of(store, &row, limits).await.unwrap_or_default(),
+            let values = match self.known.get(&row.name) {
+                Some((run, values)) if *run == row.run_id => Some(values.clone()),
+                _ if self.parts.contains(&row.run_id) => None,
+                _ => values_of(store, &row, limits).await,
             };
-            known.insert(row.name, (row.run_id, values));
+            // A part of a composition hides no run of the whole one.
+            match values {
+                Some(values) => _ = known.insert(row.name, (row.run_id, values)),
+                None => _ = parts.insert(row.run_id),
+            }
         }
-        self.known = known;
+        (self.known, self.parts) = (known, parts);
         let steps = self.known.iter().map(|(name, (_, values))| (name.clone(), values.clone()));
         let stats = store.tool_stats().await?;
         let tools = stats.iter().filter_map(|stats| Some((stats.tool.clone(), stats.observed()?)));
@@ -125,11 +132,15 @@ impl PastRunsReader {
     }
 }
 
-/// The values of the steps of a run; none if it cannot be read.
+/// The values of the steps of a run; none if it cannot be read, or is a run of a part: its values may
+/// have been given.
 async fn values_of(store: &dyn Store, row: &RunRow, limits: &Arc<Limits>) -> Option<StepValues> {
     let plan = store.plan(&row.run_id, limits).await.ok()?;
     let journal = store.load(&row.run_id).await.ok()?;
     let run = Run::replay(plan.clone(), limits.clone(), &journal).ok()?;
+    if run.is_part() {
+        return None;
+    }
     let seen = Observations::of_run(&plan, &run.view());
     let cut = |(id, value)| (id, CutBudget::new(VALUE_BYTES_MAX).cut(&value));
     Some(seen.steps.into_iter().map(cut).collect())
