@@ -1,4 +1,5 @@
 import { useMemo, useState } from "react";
+import type { PlanStepView } from "@/api/types";
 import { announce } from "@/app/announce";
 import { useDenied } from "@/app/session";
 import { useShortcuts } from "@/app/shortcuts";
@@ -12,10 +13,9 @@ import { SchemaForm } from "@/parts/form/SchemaForm";
 import { useForm } from "@/parts/form/use-form";
 import { useChecked, useShown, useText } from "./builder";
 import { PartSteps, PinChoice } from "./RunParts";
-import { outermostOf, performed, type Part } from "./part";
+import { partOf, type Part } from "./part";
 import { usePins } from "./pins";
 import { useLastInput, useStart, type Ask } from "./run";
-import { pathsById } from "./steps";
 
 interface Props {
   /** A part of it; without one, the whole composition. */
@@ -64,7 +64,7 @@ function Inner({ part, onClose, last }: Props & { last: Record<string, unknown> 
     if ((dry ? runOff : off) || start.isPending) return;
     const filled = isOnly ? { value: {} } : form.submit();
     if (!filled) return announce("Something is missing or wrong in the input");
-    start.mutate({ input: (filled.value ?? {}) as Record<string, unknown>, dry, pinned: dry ? new Map() : pins.used, ...partOf(part, run) });
+    start.mutate({ input: (filled.value ?? {}) as Record<string, unknown>, dry, pinned: dry ? new Map() : pins.used, ...askOf(part, run) });
   };
   useShortcuts({ "Ctrl+Enter": () => go(false) });
   const [title, action] = part ? (isOnly ? [`Run only ${plainText(part.step)}`, "Run it"] : [`Run to ${plainText(part.step)}`, "Run to here"]) : ["Run", "Run"];
@@ -94,7 +94,7 @@ function Inner({ part, onClose, last }: Props & { last: Record<string, unknown> 
   );
 }
 
-const partOf = (part: Props["part"], run: string | null): Pick<Ask, "part"> => (!part ? {} : part.kind === "until" ? { part: { until: part.step } } : { part: { only: part.step, run: run ?? "" } });
+const askOf = (part: Props["part"], run: string | null): Pick<Ask, "part"> => (!part ? {} : part.kind === "until" ? { part: { until: part.step } } : { part: { only: part.step, run: run ?? "" } });
 
 function hint(part: Props["part"], isLast: boolean): string {
   if (part?.kind === "only") return "Input and values are those of the shown run.";
@@ -105,21 +105,22 @@ function hint(part: Props["part"], isLast: boolean): string {
 /** The pinned outputs that a run can take, and those that it takes: in a run of a part all, in a whole run none. */
 function useUsedPins(part: Props["part"]) {
   const pins = usePins();
-  const steps = useChecked((checked) => checked.analysis?.steps);
+  const steps = useChecked((checked) => checked.analysis?.steps) ?? NO_STEPS;
   const [chosen, setChosen] = useState<ReadonlyMap<string, boolean>>(new Map());
-  const paths = useMemo(() => pathsById(steps ?? []), [steps]);
-  const outputs = useMemo(() => {
-    const known = new Set([...paths.keys(), ...paths.values()]);
-    // The step that runs alone, or that the run goes to, is what its author wants to see.
-    return [...(pins?.outputs ?? [])].filter(([name]) => known.has(name.replaceAll(/\[\d+\]/g, "")) && outermostOf(paths, name) !== part?.step);
-  }, [pins, paths, part?.step]);
-  const used = new Map(outputs.filter(([name]) => chosen.get(name) ?? part !== undefined));
-  const list = steps ?? [];
+  // Runs take those of outermost steps; inside of a step they hold for tests.
+  const outputs = useMemo(() => [...(pins?.outputs ?? [])].filter(([name]) => name !== part?.step && steps.some((step) => step.id === name)), [pins, steps, part?.step]);
+  const wanted = new Map(outputs.filter(([name]) => chosen.get(name) ?? part !== undefined));
+  const only = part?.kind === "only" ? steps.filter((step) => step.id === part.step) : null;
+  // A step that runs alone reads only what it names itself.
+  const { performed, taken } = partOf(only ? steps.filter((step) => step.id === part?.step || only[0]?.needs.includes(step.id) || (step.output_key && only[0]?.needs.includes(step.output_key))) : steps, part?.step ?? "", new Set(wanted.keys()));
   return {
     file: pins?.file ?? "",
     outputs,
-    used,
-    performed: part ? (part.kind === "only" ? list.filter((step) => step.id === part.step) : performed(list, part.step, new Set(used.keys()))) : [],
+    used: part ? new Map([...wanted].filter(([name]) => taken.has(name))) : wanted,
+    wanted,
+    performed: only ?? performed,
     onChange: (name: string, use: boolean) => setChosen((now) => new Map(now).set(name, use)),
   };
 }
+
+const NO_STEPS: readonly PlanStepView[] = [];

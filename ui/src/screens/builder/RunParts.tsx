@@ -33,20 +33,22 @@ export function PartSteps({ steps, only, inner }: { steps: readonly PlanStepView
 interface PinProps {
   file: string;
   outputs: readonly (readonly [string, unknown])[];
+  /** Those that are chosen, and of them those that the run takes. */
+  wanted: ReadonlyMap<string, unknown>;
   used: ReadonlyMap<string, unknown>;
   onChange: (name: string, use: boolean) => void;
 }
 
-export function PinChoice({ file, outputs, used, onChange }: PinProps) {
+export function PinChoice({ file, outputs, wanted, used, onChange }: PinProps) {
   if (outputs.length === 0) return null;
   return (
     <fieldset className="b-choice b-pins">
       <legend>Pinned outputs in place of calls</legend>
       {outputs.map(([name, value]) => (
         <label key={name} className="row">
-          <input type="checkbox" checked={used.has(name)} onChange={(event) => onChange(name, event.target.checked)} />
+          <input type="checkbox" checked={wanted.has(name)} onChange={(event) => onChange(name, event.target.checked)} />
           <SafeText text={name} most={60} />
-          <code className="muted ell"><SafeText text={brief(value, 80)} most={100} /></code>
+          <code className="muted ell">{wanted.has(name) && !used.has(name) ? "not needed" : <SafeText text={brief(value, 80)} most={100} />}</code>
         </label>
       ))}
       <p className="muted">From <SafeText text={file} most={120} />. A step with one is not called.</p>

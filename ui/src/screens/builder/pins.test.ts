@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { PlanStepView } from "@/api/types";
-import { outermostOf, performed } from "./part";
+import { outermostOf, partOf } from "./part";
 import { pinnedSteps, pinsOf } from "./pins";
 
 const RECORDED = `tests:
@@ -31,12 +31,17 @@ const step = (id: string, needs: string[] = [], more: Partial<PlanStepView> = {}
 
 describe("a part of a composition", () => {
   const steps = [step("a"), step("b", ["a"], { output_key: "bee" }), step("other"), step("c", ["bee"]), step("d", ["c", "other"])];
-  const ids = (until: string, ...pinned: string[]) => performed(steps, until, new Set(pinned)).map((one) => one.id);
+  const ids = (until: string, ...pinned: string[]) => {
+    const { performed, taken } = partOf(steps, until, new Set(pinned));
+    return [...performed.map((one) => one.id), ...[...taken].map((one) => `pinned ${one}`)];
+  };
   it("has the step and what it needs, and nothing behind a pinned one", () => {
     expect(ids("c")).toEqual(["a", "b", "c"]);
     expect(ids("d")).toEqual(["a", "b", "other", "c", "d"]);
-    expect(ids("d", "b")).toEqual(["other", "c", "d"]);
-    expect(ids("d", "c", "other")).toEqual(["d"]);
+    expect(ids("d", "b")).toEqual(["other", "c", "d", "pinned b"]);
+    // Only what is taken: not the pin behind another one, and not that of the step itself.
+    expect(ids("d", "a", "b", "d")).toEqual(["other", "c", "d", "pinned b"]);
+    expect(ids("d", "c", "other")).toEqual(["d", "pinned other", "pinned c"]);
   });
   it("is of the outermost step", () => {
     const paths = new Map([["in", "each/in"], ["each", "each"]]);

@@ -42,9 +42,12 @@ export function RunHead() {
 export function PartTag({ part }: { part: RunPart }) {
   const pinned = part.pinned?.length ?? 0;
   return (
-    <span className="tag ell" title="A run of a part of its composition">
-      {part.until ? <>to <SafeText text={part.until} most={40} /></> : part.only ? <>only <SafeText text={part.only} most={40} /></> : null}
-      {pinned > 0 && <>{part.until || part.only ? ", " : ""}{pinned} pinned</>}
+    <span className="tag" title="A run of a part of its composition">
+      {/* One box: those of a tag have gaps between them. */}
+      <span className="ell">
+        {part.until ? <>to <SafeText text={part.until} most={40} /></> : part.only ? <>only <SafeText text={part.only} most={40} /></> : null}
+        {pinned > 0 && <>{part.until || part.only ? ", " : ""}{pinned} pinned</>}
+      </span>
     </span>
   );
 }
@@ -137,8 +140,9 @@ export function FactsBar({ view, onView }: { view: RunViewName; onView: (view: R
   const { model, now, select } = useRunContext();
   const { run, plan } = model;
   const took = model.over || run.interrupted ? run.duration_ms : Math.max(run.duration_ms, run.started_at ? now - Date.parse(run.started_at) : 0);
-  const top = plan.steps.length;
-  const done = plan.steps.filter((step) => !["pending", "running"].includes(model.byPath.get(step.id)?.status ?? "pending")).length;
+  const own = plan.steps.filter((step) => model.byPath.get(step.id)?.origin !== "left_out");
+  const top = own.length;
+  const done = own.filter((step) => !["pending", "running"].includes(model.byPath.get(step.id)?.status ?? "pending")).length;
   return (
     <div className="facts">
       <Segmented
