@@ -245,15 +245,15 @@ class RawSession:
 
 
 def python_server(world: World, tools: str) -> dict:
-    """The configuration of an MCP server with these tools. It leaves a mark when it is started."""
+    """The configuration of an MCP server with these tools. It leaves a mark with its process when it is started."""
     script = world.file("server.py", MCP_SERVER)
     mark = world.home / "started"
     return {"command": sys.executable, "args": [str(script), str(mark), tools]}
 
 
 MCP_SERVER = '''
-import json, sys
-open(sys.argv[1], "a").write("started\\n")
+import json, os, sys
+open(sys.argv[1], "a").write(f"started {os.getpid()}\\n")
 tools = [{"name": name, "description": "Does " + name, "inputSchema": {"type": "object", "required": ["depth"],
           "properties": {"depth": {"type": "integer"}}}} for name in sys.argv[2].split(",")]
 for line in sys.stdin:

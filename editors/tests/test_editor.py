@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from pathlib import Path
 
 import pytest
 from lsprotocol import types as lsp
@@ -403,6 +404,90 @@ async def test_a_changed_configuration_is_used_at_once(editor, world):
         assert time.monotonic() < end
         await asyncio.sleep(0.02)
     assert not mentions("helper")(await editor.findings(uri))
+
+
+OUTER = "name: a\nsteps:\n  - { id: a, tool: helper }\n  - { id: b, tool: nothing }\n"
+HELPER = "name: helper\nsteps: [{ id: a, tool: builtin:echo, parameters: { text: x } }]\n"
+
+
+async def test_a_configuration_above_the_opened_folder_is_used_as_by_commands(editor, world):
+    world.file("segue.yaml", "compositions: [helper.yaml]\n")
+    world.file("helper.yaml", HELPER)
+    (world.work / "inner").mkdir()
+    await editor.start("inner")
+    uri = editor.open("inner/a.yaml", OUTER)
+    found = await editor.findings(uri, mentions("nothing"))
+    assert not mentions("helper")(found), found
+
+
+async def test_a_new_configuration_beside_an_open_file_is_used(editor, world):
+    await editor.start()
+    uri = editor.open("inner/a.yaml", OUTER)
+    assert mentions("helper")(await editor.findings(uri, mentions("nothing")))
+    world.file("inner/helper.yaml", HELPER)
+    config = world.file("inner/segue.yaml", "compositions: [helper.yaml]\n")
+    event = lsp.FileEvent(uri=config.as_uri(), type=lsp.FileChangeType.Created)
+    editor.client.workspace_did_change_watched_files(lsp.DidChangeWatchedFilesParams(changes=[event]))
+    found = await editor.findings(uri, lambda found: not mentions("helper")(found))
+    assert mentions("nothing")(found)
+
+
+async def test_without_a_usable_configuration_no_tool_is_called_unknown(editor, world):
+    world.file("segue.yaml", "compositions: 7\n")
+    await editor.start()
+    text = "name: a\nsteps:\n  - { id: a, tool: theirs:dig }\n  - { id: b, wait: 1s, tmeout: 1s }\n"
+    uri = editor.open("a.yaml", text)
+    found = await editor.findings(uri, mentions("tmeout"))
+    assert not mentions("theirs")(found), found
+
+
+async def test_the_servers_of_a_closed_folder_end(editor, world):
+    import json
+
+    world.file("segue.yaml", json.dumps({"mcpServers": {"mine": python_server(world, "dig")}}))
+    world.segue("trust")
+    await editor.start()
+    uri = editor.open("c.yaml", "name: c\nsteps:\n  - { id: a, tool: mine:dig, parameters: { depth: deep } }\n")
+    await editor.findings(uri, mentions("depth"))
+    process = int((world.home / "started").read_text().split()[-1])
+    assert Path(f"/proc/{process}").exists() or not Path("/proc").exists()
+    closed = lsp.WorkspaceFolder(uri=world.work.as_uri(), name="work")
+    editor.client.text_document_did_close(
+        lsp.DidCloseTextDocumentParams(text_document=lsp.TextDocumentIdentifier(uri=uri))
+    )
+    editor.client.workspace_did_change_workspace_folders(
+        lsp.DidChangeWorkspaceFoldersParams(event=lsp.WorkspaceFoldersChangeEvent(added=[], removed=[closed]))
+    )
+    end = time.monotonic() + DEADLINE
+    while Path(f"/proc/{process}").exists():
+        assert time.monotonic() < end, "the server still runs"
+        await asyncio.sleep(0.05)
+
+
+async def test_a_composition_stays_one_while_it_is_typed_anew(editor, world):
+    await editor.start()
+    uri = editor.open("a.yaml", HELLO)
+    await editor.findings(uri)
+    text = "name: a\nste"
+    editor.change(uri, [lsp.TextDocumentContentChangeWholeDocument(text=text)])
+    editor.texts[uri] = text
+    assert "steps" in await editor.complete(uri, "\nste")
+
+
+async def test_fixes_are_offered_only_where_fixes_are_wanted(editor, world):
+    await editor.start()
+    uri = editor.open("a.yaml", HELLO.replace("tool: builtin:echo", "tol: builtin:echo"))
+    [finding, *_] = await editor.findings(uri, mentions("tol"))
+
+    async def offered(*kinds):
+        context = lsp.CodeActionContext(diagnostics=[finding], only=list(kinds) or None)
+        document = lsp.TextDocumentIdentifier(uri=uri)
+        place = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
+        params = lsp.CodeActionParams(text_document=document, range=place, context=context)
+        return await editor.client.text_document_code_action_async(params)
+
+    assert await offered() and await offered(lsp.CodeActionKind.QuickFix)
+    assert not await offered(lsp.CodeActionKind.Refactor)
 
 
 async def test_findings_are_pulled_by_a_client_that_can(editor, world):

@@ -132,6 +132,19 @@ def test_cancelled_requests_are_answered_as_cancelled(session, world):
     assert all("result" in it or it["error"]["code"] == -32800 for it in answers.values())
 
 
+@pytest.mark.parametrize("attempt", range(5))
+def test_a_request_that_waits_for_the_tools_is_answered_once_when_cancelled(session, world, attempt):
+    session.initialize()
+    uri = (world.work / "c.yaml").as_uri()
+    # An answer behind it says that it waits by now; the tools may of course be there already.
+    session.send(opened(uri), hover(2, uri), {"id": 9, "method": "no/such/method", "params": {}})
+    session.answer(9)
+    session.send({"method": "$/cancelRequest", "params": {"id": 2}}, hover(3, uri))
+    session.answer(3)
+    answers = [message for message in session.seen if "method" not in message and message.get("id") == 2]
+    assert len(answers) == 1, answers
+
+
 def test_requests_that_come_before_the_tools_are_known_are_answered(session, world):
     uri = (world.work / "c.yaml").as_uri()
     session.initialize()
