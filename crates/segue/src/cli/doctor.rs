@@ -10,14 +10,22 @@ use super::run_actions::SET_ASIDE_HELP;
 use super::{Exit, Global, print_json, report};
 use crate::api::installation::Check;
 use crate::app::doctor::{checks, is_program};
+#[cfg(not(feature = "restate"))]
+use crate::app::service::dispatcher;
+#[cfg(feature = "restate")]
+use crate::app::service::restate_client;
 #[cfg(feature = "postgres")]
 use crate::app::shared_store::database_checks;
 use crate::app::shared_store::worker_checks;
 use crate::app::store::open_existing;
 use crate::app::{App, AppOptions, ReportedFiles, ServerSelection, configured_servers};
+#[cfg(feature = "restate")]
+use crate::config::DriverConfig;
 #[cfg(feature = "postgres")]
 use crate::config::StoreLocation;
 use crate::config::{Config, TrustFile};
+#[cfg(feature = "restate")]
+use crate::dispatch::restate::diagnose;
 use crate::print::{display_path, escape_control, print_data};
 
 /// Check this installation, its configuration and its MCP servers
@@ -41,6 +49,7 @@ pub(super) fn doctor(global: &Global, _args: &DoctorArgs) -> Exit {
     // Behind the data folder.
     let stored = std::iter::once(store(&app)).chain(shared_store(&app));
     findings.splice(3..3, stored.chain([tools(&app)]));
+    findings.extend(restate(&app));
     findings.extend(servers(&app));
     let ok = findings.iter().all(|finding| finding.ok);
     if global.is_json() {
@@ -138,6 +147,23 @@ fn tools(app: &App) -> Check {
     }
     let message = format!("the input schema of {} is wrong", broken.join(", "));
     Check::bad("tools", message, "correct `input` in the configuration")
+}
+
+/// Checks Restate, where it decides which worker drives a run.
+#[cfg(feature = "restate")]
+fn restate(app: &App) -> Vec<Check> {
+    let DriverConfig::Restate(config) = &app.config.driver else { return Vec::new() };
+    match restate_client(config) {
+        Ok(restate) => app.runtime().block_on(diagnose(&restate)),
+        Err(error) => vec![Check::bad("restate", error.message(), "correct `driver.restate`")],
+    }
+}
+
+/// This program knows no Restate.
+#[cfg(not(feature = "restate"))]
+fn restate(app: &App) -> Option<Check> {
+    let error = dispatcher(&app.config).err()?;
+    Some(Check::bad("restate", error.message(), "use a build with the feature `restate`"))
 }
 
 /// After how long a server counts as slow, and when the check gives up.

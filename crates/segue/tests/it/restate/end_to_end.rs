@@ -129,6 +129,11 @@ fn a_run_is_driven_by_a_worker() {
     let (run_id, _) = machines.detach(&[]);
     machines.is(&run_id, "success");
     assert_eq!(machines.calls(), ["note"]);
+    let doctor = machines.world.segue(&["doctor"]).stdout;
+    assert!(
+        doctor.contains("ok     restate        calls the workers at `http://127.0.0.1:"),
+        "{doctor}"
+    );
 }
 
 /// A run waits for a person, who answers from another process; and a question that nobody answers passes its
