@@ -139,7 +139,7 @@ impl RunService {
         let pending = self.sharing.pending.read().clone();
         let mut namespaces = engine.namespaces();
         namespaces.retain(|namespace| !pending.contains(namespace));
-        let tools = engine.catalog().tools().map(|tool| tool.hash().to_owned());
+        let tools = engine.catalog().tools().map(|tool| tool.hash().clone());
         let hashes: BTreeSet<String> = tools.collect();
         let room = self.sharing.room.read().unwrap_or(self.limits().served_runs_max);
         WorkerInfo {
