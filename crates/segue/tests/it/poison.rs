@@ -4,6 +4,7 @@
 
 #![cfg(unix)]
 
+use std::fmt::Write as _;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -120,16 +121,17 @@ fn a_small_text_is_checked_at_once_whatever_its_types() {
             0 => "[1, 2]".to_owned(),
             _ => format!("'{{{{ [{}] }}}}'", spread(&format!("v{}", level - 1))),
         };
-        loops += &format!("{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n");
-        loops += &format!("{pad}      as: v{level}\n{pad}      steps:\n");
+        let _ = writeln!(loops, "{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}");
+        let _ = writeln!(loops, "{pad}      as: v{level}\n{pad}      steps:");
     }
     let pad = " ".repeat(8 * 6);
-    loops += &format!("{pad}  - {{ id: end, tool: echo, parameters: {{ n: '{{{{ v7 }}}}' }} }}\n");
+    let _ =
+        writeln!(loops, "{pad}  - {{ id: end, tool: echo, parameters: {{ n: '{{{{ v7 }}}}' }} }}");
     let mut doubled = String::from("name: doubled\nsteps:\n  - { id: s0, set: { x0: 1 } }\n");
     for step in 1..60 {
         let before = step - 1;
         let both = format!("'{{{{ [s{before}, {{''a'': s{before}}}] }}}}'");
-        doubled += &format!("  - {{ id: s{step}, set: {{ x{step}: {both} }} }}\n");
+        let _ = writeln!(doubled, "  - {{ id: s{step}, set: {{ x{step}: {both} }} }}");
     }
     let pairs = "|map(lambda x: {'a': x, 'b': x})".repeat(40);
     let lambdas = format!(
@@ -139,7 +141,7 @@ fn a_small_text_is_checked_at_once_whatever_its_types() {
     let mut deep = String::from("name: deep\nsteps:\n");
     for step in 0..5_000 {
         let next = step + 1;
-        deep += &format!("  - {{ id: s{step}, set: {{ x{step}: '{{{{ [s{next}] }}}}' }} }}\n");
+        let _ = writeln!(deep, "  - {{ id: s{step}, set: {{ x{step}: '{{{{ [s{next}] }}}}' }} }}");
     }
     deep += "  - { id: s5000, set: { x5000: 1 } }\n";
     for text in [loops, doubled, lambdas, deep] {

@@ -145,7 +145,7 @@ fn run(mut harness: Harness, takeover_max: Duration) {
     say(&format!("seed {}", harness.chance.0));
     while harness.tally.cycles < cycles {
         harness.batch((cycles - harness.tally.cycles).min(BATCH));
-        if harness.tally.cycles % 50 == 0 {
+        if harness.tally.cycles.is_multiple_of(50) {
             say(&harness.tally.text());
         }
     }

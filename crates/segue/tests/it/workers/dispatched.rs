@@ -56,7 +56,7 @@ struct Process {
 
 impl Process {
     fn new(url: &str, has_tools: bool) -> Process {
-        let lease = Duration::from_secs(60);
+        let lease = Duration::from_mins(1);
         let options = PostgresOptions { lease, ..PostgresOptions::default() };
         let store = PostgresStore::open(&PostgresUrl::parse(url).unwrap(), options).unwrap();
         let store = Arc::new(store);
@@ -149,7 +149,7 @@ async fn a_run_that_waits_says_until_when() {
     let (service, run) = (server.service.clone(), run_id.clone());
     let answered = tokio::spawn(async move {
         let action = RunAction::Approve(answer);
-        act(&service, &ada(), &run, action, Duration::from_secs(60)).await
+        act(&service, &ada(), &run, action, Duration::from_mins(1)).await
     });
     while server.asked_for(&run_id) < 2 {
         tokio::task::yield_now().await;
@@ -196,7 +196,7 @@ async fn a_run_is_sent_again_when_the_dispatcher_was_gone() {
     server.asked.is_gone.store(true, Ordering::Relaxed);
     let run_id = server.start(echo()).await;
     assert_eq!(server.asked_for(&run_id), 0);
-    assert_eq!(*server.store.due_runs(10).await.unwrap(), [run_id.clone()]);
+    assert_eq!(server.store.due_runs(10).await.unwrap(), std::slice::from_ref(&run_id));
     worker.service.set_room(8);
     tokio::spawn(worker.service.clone().share_runs());
     while worker.asked_for(&run_id) == 0 {

@@ -6,7 +6,7 @@ use crate::support::{Json, json, until};
 const UNDOABLE: &str =
     "tools: { note: { rollback: { tool: note, parameters: { step: undone } } } }\n";
 
-fn composition(steps: Json) -> Json {
+fn composition(steps: &Json) -> Json {
     json!({ "composition": { "name": "c", "steps": steps } })
 }
 
@@ -20,7 +20,7 @@ fn a_request_waits_for_a_run_that_a_worker_drives() {
     let Some(machines) = Machines::new(2, LONG) else { return };
     let server = machines.server(0, &["--no-drive"]);
     let worker = machines.worker(1);
-    let ended = server.post("/api/v1/compositions/execute", &composition(json!([note("a")])));
+    let ended = server.post("/api/v1/compositions/execute", &composition(&json!([note("a")])));
     let view = ended.is(200);
     assert_eq!((&view["status"], &view["success"]), (&json!("success"), &json!(true)), "{view}");
     assert!(worker.said("claims a run"));
@@ -35,7 +35,7 @@ fn a_key_is_one_run_for_all_servers() {
     let Some(machines) = Machines::new(3, LONG) else { return };
     let servers = [machines.server(0, &["--no-drive"]), machines.server(1, &["--no-drive"])];
     let _worker = machines.worker(2);
-    let body = composition(json!([note("a")]));
+    let body = composition(&json!([note("a")]));
     let key = [("Idempotency-Key", "once")];
     let send =
         |at: usize| servers[at].send("POST", "/api/v1/compositions/execute", &key, &body).is(200);
@@ -51,13 +51,13 @@ fn runs_are_rolled_back_and_cancelled_by_a_worker() {
     let server = machines.server(0, &["--no-drive"]);
     let _worker = machines.worker(1);
     let path = "/api/v1/compositions/execute";
-    let ended = server.post(path, &composition(json!([note("a")]))).is(200);
+    let ended = server.post(path, &composition(&json!([note("a")]))).is(200);
     let run = format!("/api/v1/runs/{}", ended["run_id"].as_str().unwrap());
     let undone = server.post(&format!("{run}/rollback"), &json!({})).is(200);
     assert_eq!(undone["status"], "rolled_back", "{undone}");
     assert_eq!(machines.calls(), ["a", "undone"]);
     let prefer = [("Prefer", "respond-async")];
-    let waits = composition(json!([{ "id": "a", "wait": "1h" }]));
+    let waits = composition(&json!([{ "id": "a", "wait": "1h" }]));
     let started = server.send("POST", path, &prefer, &waits).is(202);
     let run_id = started["run_id"].as_str().unwrap().to_owned();
     until(|| machines.owner(&run_id));
@@ -73,7 +73,7 @@ fn a_command_waits_for_a_worker() {
     let server = machines.server(0, &["--no-drive"]);
     let path = "/api/v1/compositions/execute";
     let prefer = [("Prefer", "respond-async, wait=0")];
-    let started = server.send("POST", path, &prefer, &composition(json!([note("a")]))).is(202);
+    let started = server.send("POST", path, &prefer, &composition(&json!([note("a")]))).is(202);
     let run_id = started["run_id"].as_str().unwrap().to_owned();
     let shown = server.get(&format!("/api/v1/runs/{run_id}")).is(200);
     assert_eq!((&shown["status"], &shown["interrupted"]), (&json!("running"), &json!(false)));

@@ -1,5 +1,7 @@
 //! Secrets are resolved where a run is driven: the database has none.
 
+use std::fmt::Write as _;
+
 use super::Machines;
 use crate::support::{json, until};
 
@@ -18,7 +20,10 @@ fn dump(machines: &Machines) -> String {
 }
 
 fn hex(text: &str) -> String {
-    text.bytes().map(|byte| format!("{byte:02x}")).collect()
+    text.bytes().fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
 }
 
 /// A tool gets a secret from the environment of the worker and answers with it; a run waits, a command is
