@@ -304,3 +304,55 @@ async fn a_lost_release_is_repeated_with_its_time() {
     until("it is released", async || other.is_abandoned(&lease.run_id).await.unwrap()).await;
     assert!(other.claim(ALL).await.unwrap().is_empty(), "it waits for a command");
 }
+
+/// Claims due runs, so many at a time, until none is left; returns how many.
+async fn claim_all(store: Arc<PostgresStore>, room: usize) -> usize {
+    let mut count = 0;
+    loop {
+        let request = ClaimRequest { room, ..ALL };
+        match store.claim(request).await.unwrap().len() {
+            0 => return count,
+            some => count += some,
+        }
+    }
+}
+
+/// A measurement, for a quiet machine, with syncs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement"]
+#[allow(clippy::print_stderr, reason = "the figures are for the person who runs it")]
+async fn claims_are_fast() {
+    const RUNS: usize = 4_000;
+    const AT_ONCE: usize = 16;
+    let Some(url) = database() else { return };
+    run_sql(&url, "ALTER SYSTEM SET fsync = on").unwrap();
+    run_sql(&url, "SELECT pg_reload_conf()").unwrap();
+    let stores = [Arc::new(open(&url)), Arc::new(open(&url))];
+    let plan = plan_named("measured");
+    for (nth, (processes, room)) in [(1, 1), (1, 64), (2, 64)].into_iter().enumerate() {
+        let began = Instant::now();
+        let enqueued = (0..AT_ONCE).map(|caller| {
+            let (store, plan) = (stores[0].clone(), plan.clone());
+            tokio::spawn(async move {
+                for n in 0..RUNS / AT_ONCE {
+                    let lease = begin(&*store, &format!("{nth}-{caller}-{n}"), &plan).await;
+                    store.release_until(&lease, Due::Now).await.unwrap();
+                }
+            })
+        });
+        for one in enqueued.collect::<Vec<_>>() {
+            one.await.unwrap();
+        }
+        let took = began.elapsed().as_secs_f64();
+        eprintln!("{AT_ONCE} callers: {:.0} runs a second are enqueued", RUNS as f64 / took);
+        let began = Instant::now();
+        let claimers = stores[..processes].iter().map(|store| claim_all(store.clone(), room));
+        let claimed = futures_util::future::join_all(claimers).await;
+        let took = began.elapsed().as_secs_f64();
+        assert_eq!(claimed.iter().sum::<usize>(), RUNS);
+        eprintln!(
+            "{processes} processes, {room} at a time: {:.0} claims a second ({claimed:?})",
+            RUNS as f64 / took
+        );
+    }
+}

@@ -29,13 +29,14 @@ const READERS_MAX: usize = 4;
 const VERSION_MIN: u32 = 13;
 
 /// Settings of every connection. A database that is set to acknowledge what is not durable is not
-/// believed.
+/// believed. A plan made while the tables were small must not read all of a large one.
 const SETTINGS: &str = "SET search_path TO segue;
     SET client_min_messages TO warning;
     SET lock_timeout TO '5s';
     SET idle_in_transaction_session_timeout TO '10s';
     SET default_transaction_isolation TO 'read committed';
     SET jit TO off;
+    SET enable_seqscan TO off;
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') = 'off'";
 
