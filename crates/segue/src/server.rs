@@ -53,6 +53,8 @@ pub struct HttpServer {
     pub allowed_origins: Vec<String>,
     /// Host names of this server, beside those of this machine.
     pub allowed_hosts: Vec<String>,
+    /// The key of the states that MCP clients carry, when several servers share it.
+    pub state_key: Option<String>,
     /// The TLS settings.
     pub tls: Option<TlsAcceptor>,
 }
@@ -75,7 +77,7 @@ impl HttpServer {
     fn router(self, leaving: watch::Receiver<bool>) -> Router {
         let (hosts, origins) = self.allowed_names();
         let is_encrypted = self.tls.is_some();
-        let HttpServer { service, authenticator, sessions, .. } = self;
+        let HttpServer { service, authenticator, sessions, state_key, .. } = self;
         let credentials = CredentialCheck { authenticator: authenticator.clone(), sessions };
         let routes = routes();
         let public = Arc::new(PublicRoutes::of(&routes));
@@ -89,7 +91,8 @@ impl HttpServer {
             metrics: service.observing().metrics.clone(),
             failures: AuthFailureLog::default(),
         };
-        let mcp = mcp::router(service.clone(), AllowedOrigins { hosts, origins });
+        let allowed = AllowedOrigins { hosts, origins };
+        let mcp = mcp::router(service.clone(), allowed, state_key.as_deref());
         let state = Arc::new(HandlerState {
             readers: EventReaders::new(service.clone(), leaving),
             service,

@@ -156,6 +156,7 @@ pub(super) fn start(options: &AppOptions, args: &ServeArgs, mode: ServeMode) -> 
             sessions,
             allowed_origins: config.server.allowed_origins.clone(),
             allowed_hosts: config.server.allowed_hosts.clone(),
+            state_key: config.server.state_key.clone(),
             tls,
         };
         // On its own thread, so that reading files again here delays no connection.
@@ -302,10 +303,11 @@ fn update_access(
     let is_same = now.listen == started.listen
         && now.tls == started.tls
         && now.allowed_hosts == started.allowed_hosts
+        && now.state_key == started.state_key
         && now.allowed_origins == started.allowed_origins;
     if !is_same {
         print_note(
-            "changes to `listen`, `tls`, `allowed_hosts` and `allowed_origins` take effect at the next start",
+            "changes to `listen`, `tls`, `state_key`, `allowed_hosts` and `allowed_origins` take effect at the next start",
         );
     }
     // A reload must not generate another token.

@@ -260,6 +260,8 @@ pub struct ServeConfig {
     pub allowed_origins: Vec<String>,
     /// Host names that requests may name, beside those of this machine.
     pub allowed_hosts: Vec<String>,
+    /// The key of the states that MCP clients carry; one of its own for each process by default.
+    pub state_key: Option<String>,
     /// The TLS certificate and key.
     pub tls: Option<TlsFiles>,
     /// Tokens of principals other than the administrator.

@@ -96,6 +96,7 @@ pub(super) fn read(
     config.secrets.extend(config.http.values().flat_map(secrets::of_operation));
     config.secrets.extend(config.store.password().map(str::to_owned));
     config.secrets.extend(config.server.token.clone());
+    config.secrets.extend(config.server.state_key.clone());
     config.secrets.extend(config.server.oidc.as_ref().and_then(|oidc| oidc.client_secret.clone()));
     config.secrets.extend(config.llm.as_ref().and_then(|llm| llm.api_key.clone()));
     for Member { key, key_span, .. } in root.get("tools").map_or(&[][..], Node::members) {

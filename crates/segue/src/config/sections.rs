@@ -14,6 +14,7 @@ use segue_runtime::tools::http::HttpConfig;
 use segue_runtime::tools::http::address::AddressPolicy;
 
 use super::read::ConfigReader;
+use super::tokens::TOKEN_CHARS_MIN;
 use super::{Config, RunRetention, ServeConfig, StoreLocation, TlsFiles, ToolOverride};
 
 const COMMAND: &[&str] = &[
@@ -120,6 +121,7 @@ impl ConfigReader<'_> {
             "token",
             "allowed_origins",
             "allowed_hosts",
+            "state_key",
             "tls",
             "principals",
             "oidc",
@@ -145,6 +147,7 @@ impl ConfigReader<'_> {
             allowed_hosts: node
                 .get("allowed_hosts")
                 .map_or_else(Vec::new, |hosts| self.texts(hosts, "`allowed_hosts`")),
+            state_key: node.get("state_key").and_then(|key| self.state_key(key)),
             tls: node.get("tls").and_then(|tls| self.tls(tls)),
             principals,
             oidc: node.get("oidc").and_then(|oidc| self.oidc(oidc)),
@@ -156,6 +159,15 @@ impl ConfigReader<'_> {
             approvals: node.get("approvals").map_or_else(Default::default, |n| self.approvals(n)),
             edit: self.flag(node, "edit").unwrap_or(false),
         }
+    }
+
+    fn state_key(&mut self, node: &Node) -> Option<String> {
+        let key = self.text(node, "`state_key`")?;
+        if key.chars().count() < TOKEN_CHARS_MIN {
+            let message = format!("`state_key` has at least {TOKEN_CHARS_MIN} characters");
+            self.error(node.span, message);
+        }
+        Some(key)
     }
 
     fn approvals(&mut self, node: &Node) -> ApprovalRules {

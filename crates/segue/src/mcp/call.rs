@@ -21,6 +21,7 @@ use segue_runtime::confirm::{Confirmer as _, Decision, DenyAll};
 use segue_runtime::driver::RunCommand;
 use segue_runtime::driver::now_ms;
 use segue_runtime::engine::{Engine, EngineError};
+use segue_runtime::store::{Collection, Precondition, StoreError, StoredItem};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -127,8 +128,7 @@ impl IncomingCall<'_> {
             }
             return self.start(run).await;
         };
-        let bound = bound_to(&self.who.name, self.tool, self.args);
-        let state = self.server.sealer().open(sealed, &bound).map_err(|why| unusable(&why))?;
+        let state = self.open_state(sealed).await?;
         if state.plan != **run.plan.hash() {
             return Err(unusable("the composition has changed since"));
         }
@@ -268,6 +268,23 @@ impl IncomingCall<'_> {
         self.follow(&handle, run.part, run.plan.hash(), invalid).await
     }
 
+    /// Opens the state of a request, once in all processes that share the store.
+    async fn open_state(&self, sealed: &str) -> Result<RequestState, ErrorData> {
+        let bound = bound_to(&self.who.name, self.tool, self.args);
+        let state = self.server.sealer().open(sealed, &bound).map_err(|why| unusable(&why))?;
+        let store = self.service.store();
+        if store.is_shared() {
+            let used =
+                StoredItem { key: state.used_key(), text: "".into(), version: 0, at_ms: now_ms() };
+            let first = store.key_value().put(Collection::Answers, &used, Precondition::Absent);
+            first.await.map_err(|error| match error {
+                StoreError::Changed { .. } => unusable("it was used already"),
+                other => ErrorData::internal_error(other.to_string(), None),
+            })?;
+        }
+        Ok(state)
+    }
+
     /// Resumes a run that waits, and asks the person at this host its question.
     pub(super) async fn resume(
         &self,
@@ -277,8 +294,7 @@ impl IncomingCall<'_> {
     ) -> CallResult {
         let mut invalid = InvalidAnswers::new();
         if let Some(sealed) = state {
-            let bound = bound_to(&self.who.name, self.tool, self.args);
-            self.server.sealer().open(sealed, &bound).map_err(|why| unusable(&why))?;
+            self.open_state(sealed).await?;
             if let Some(handle) = self.service.handle(self.who, run_id) {
                 invalid = self.answer_all(&handle, &responses.unwrap_or_default()).await;
             }

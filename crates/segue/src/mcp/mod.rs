@@ -64,7 +64,7 @@ pub async fn serve_stdio(service: ServiceReceiver, limits: Arc<Limits>) {
     let client_gone = ClientGone::default();
     // The host that started us holds the other end of the pipe, and a model writes into it.
     let host = Principal::host(STDIO);
-    let server = Server::new(host, service, &limits, client_gone.clone(), false);
+    let server = Server::new(host, service, &limits, client_gone.clone(), false, None);
     let (read, write) = rmcp::transport::stdio_pipes();
     let transport =
         StdioServerTransport::new(read, write, limits.mcp_message_bytes_max, client_gone);
@@ -83,10 +83,15 @@ pub struct AllowedOrigins {
 }
 
 /// The router of `/mcp`.
-pub fn router(service: Arc<RunService>, allowed: AllowedOrigins) -> Router {
+pub fn router(
+    service: Arc<RunService>,
+    allowed: AllowedOrigins,
+    state_key: Option<&str>,
+) -> Router {
     let limits = service.limits();
     let (_, service) = watch::channel(Some(service));
-    let server = Server::new(Principal::anonymous(), service, &limits, ClientGone::default(), true);
+    let anyone = Principal::anonymous();
+    let server = Server::new(anyone, service, &limits, ClientGone::default(), true, state_key);
     let config = StreamableHttpServerConfig::default()
         .with_allowed_hosts(allowed.hosts)
         .with_allowed_origins(allowed.origins)

@@ -2,6 +2,7 @@
 //! the tool and its arguments, usable once, and with an expiry.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -26,6 +27,11 @@ pub(super) struct RequestState {
 }
 
 impl RequestState {
+    /// The key under which processes that share a store note that it was used.
+    pub(super) fn used_key(&self) -> Arc<str> {
+        format!("state:{:032x}", self.once).into()
+    }
+
     pub(super) fn new(run_id: Option<&str>, plan: &str) -> RequestState {
         RequestState {
             run_id: run_id.map(str::to_owned),
@@ -49,9 +55,13 @@ pub(super) struct StateSealer {
 }
 
 impl StateSealer {
-    /// A sealer with a key of its own, for states with this lifetime.
-    pub(super) fn new(life: Duration) -> StateSealer {
-        let key = [Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes()].concat();
+    /// A sealer for states with this lifetime. Without a key that several servers have it makes one of its
+    /// own.
+    pub(super) fn new(life: Duration, shared_key: Option<&str>) -> StateSealer {
+        let key = match shared_key {
+            Some(key) => hex_digest(format!("request state\n{key}").as_bytes()).into_bytes(),
+            None => [Uuid::new_v4().into_bytes(), Uuid::new_v4().into_bytes()].concat(),
+        };
         let codec = RequestStateCodec::try_new(key).expect("the key is long enough");
         StateSealer { codec, life, used: Mutex::default() }
     }
@@ -62,7 +72,7 @@ impl StateSealer {
         self.codec.seal_with(&text, &options)
     }
 
-    /// Opens a state, once. The error says why it is invalid.
+    /// Opens a state, once in this process. The error says why it is invalid.
     pub(super) fn open(&self, sealed: &str, bound: &str) -> Result<RequestState, String> {
         let opened = self.codec.open_with(sealed, bound.as_bytes());
         let opened = opened.map_err(|error| error.to_string())?;
@@ -84,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_state_opens_once_and_only_for_what_it_was_sealed_for() {
-        let seal = StateSealer::new(Duration::from_mins(1));
+        let seal = StateSealer::new(Duration::from_mins(1), None);
         let args = Value::object([("a", Value::from("1")), ("b", Value::from("2"))]);
         let turned = Value::object([("b", Value::from("2")), ("a", Value::from("1"))]);
         let state = RequestState::new(Some("run"), "hash");
@@ -98,7 +108,7 @@ mod tests {
         }
         assert!(seal.open(&sealed.replace(&sealed[..8], "rs1.AAAA"), "").is_err());
         assert!(
-            StateSealer::new(Duration::from_mins(1))
+            StateSealer::new(Duration::from_mins(1), None)
                 .open(&sealed, &bound_to("me", "t", &args))
                 .is_err()
         );
@@ -108,8 +118,19 @@ mod tests {
     }
 
     #[test]
+    fn servers_with_one_key_open_each_others_states() {
+        let sealer = |key| StateSealer::new(Duration::from_mins(1), key);
+        let (one, two) = (sealer(Some("shared")), sealer(Some("shared")));
+        let state = RequestState::new(None, "hash");
+        let sealed = one.seal(&state, "x");
+        assert_eq!(two.open(&sealed, "x"), Ok(state));
+        assert!(sealer(Some("other")).open(&sealed, "x").is_err());
+        assert!(sealer(None).open(&sealed, "x").is_err());
+    }
+
+    #[test]
     fn a_state_does_not_live_for_ever() {
-        let seal = StateSealer::new(Duration::from_millis(1));
+        let seal = StateSealer::new(Duration::from_millis(1), None);
         let sealed = seal.seal(&RequestState::new(None, "hash"), "x");
         let sealed_at = Instant::now();
         while sealed_at.elapsed() < Duration::from_millis(3) {

@@ -68,8 +68,10 @@ impl Server {
         limits: &Limits,
         client_gone: ClientGone,
         is_audited: bool,
+        state_key: Option<&str>,
     ) -> Server {
-        let sealer = StateSealer::new(Duration::from_millis(limits.served_question_ms));
+        let life = Duration::from_millis(limits.served_question_ms);
+        let sealer = StateSealer::new(life, state_key);
         let task_results = TaskResults::default();
         let shared = Shared { local, service, sealer, client_gone, is_audited, task_results };
         Server { shared: Arc::new(shared) }

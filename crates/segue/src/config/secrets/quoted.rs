@@ -66,6 +66,7 @@ const NOT_QUOTED: &[&str] = &[
     "key",
     "password",
     "secret",
+    "state_key",
     "token",
 ];
 

@@ -154,6 +154,7 @@ impl Place {
                     sessions: Arc::new(BrowserSessions::new(local.port())),
                     allowed_origins: Vec::new(),
                     allowed_hosts: Vec::new(),
+                    state_key: None,
                     tls: None,
                 };
                 server.serve(listener, leaving).await;
