@@ -146,3 +146,45 @@ fn no_message_has_the_password() {
     let refused = world.segue(&["run", "c.yaml"]).exits(2);
     assert!(refused.stderr.contains("cannot open the store `postgres://segue@/x"), "{refused:?}");
 }
+
+/// Two servers on one store.
+fn two_servers(store: &str, composition: &str) -> (Vec<World>, Vec<Served>) {
+    let worlds = machines(2, composition);
+    let served = worlds.iter().map(|world| {
+        let config = std::fs::read_to_string(world.path("segue.yaml")).unwrap();
+        world.file("segue.yaml", format!("{config}server: {{ token: {TOKEN} }}\n"));
+        Served::start(world, store, &[])
+    });
+    let served = served.collect();
+    (worlds, served)
+}
+
+/// The same key sent to two servers at the same moment starts one run, and both answer with it.
+#[test]
+fn a_key_is_one_run_on_two_servers() {
+    let Some(store) = database() else { return };
+    let (worlds, servers) = two_servers(&store, HOLDS);
+    let composition = json!({ "name": "once", "steps": [{ "id": "a", "tool": "note" }] });
+    for nth in 1..=4 {
+        let key = format!("key-{nth}");
+        let together = std::sync::Barrier::new(2);
+        let ids: Vec<Json> = std::thread::scope(|scope| {
+            let sent = servers.iter().map(|server| {
+                let (key, together, body) =
+                    (&key, &together, json!({ "composition": composition }));
+                scope.spawn(move || {
+                    together.wait();
+                    let headers = [("Idempotency-Key", &**key)];
+                    let path = "/api/v1/compositions/execute";
+                    let answer = server.send("POST", path, &headers, &body);
+                    assert!([200, 202].contains(&answer.status), "{answer:?}");
+                    answer.json()["run_id"].clone()
+                })
+            });
+            let sent: Vec<_> = sent.collect();
+            sent.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        assert!(ids[0].is_string() && ids[0] == ids[1], "{ids:?}");
+        until(|| Some(()).filter(|()| calls(&worlds[0]).len() == nth));
+    }
+}
