@@ -283,7 +283,7 @@ async def test_tests_are_checked_against_their_composition(editor, world):
     assert mentions("greeting")(await editor.findings(uri, bool))
     world.file("hello.yaml", HELLO.replace("text_stats", "text_stats\n    tmeout: 1s"))
     editor.client.text_document_did_save(lsp.DidSaveTextDocumentParams(lsp.TextDocumentIdentifier(uri=uri)))
-    await editor.findings(uri, lambda found: mentions("`hello.yaml` cannot be tested: line 10")(found))
+    await editor.findings(uri, lambda found: mentions("`hello.yaml` cannot be tested: line 9")(found))
 
 
 async def test_a_property_of_the_input_is_renamed_everywhere(editor, world):

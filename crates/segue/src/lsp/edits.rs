@@ -37,7 +37,7 @@ pub(super) fn rename(
     let at = view.document.offset(place.position);
     let analyses = &view.analysed.analyses;
     let Some(analysis) = analyses.iter().find(|analysis| analysis.rename_span(at).is_some()) else {
-        let message = "only steps and outputs can be renamed".to_owned();
+        let message = "only steps, outputs and properties of the input can be renamed".to_owned();
         return Err(Refusal::Failed(ErrorCode::RequestFailed, message));
     };
     match analysis.rename(at, &params.new_name) {
