@@ -10,7 +10,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Write and check", &["check", "plan", "test", "convert", "explain", "schema", "lsp"]),
     ("Run", &["run", "call", "templates", "plans"]),
     ("Look at runs and act on them", &["runs", "resume", "approve", "cancel", "rollback", "store"]),
-    ("Tools and hosts", &["tools", "mcp", "serve", "export", "generate"]),
+    ("Tools and hosts", &["tools", "mcp", "serve", "worker", "export", "generate"]),
     ("About this program", &["completions", "man", "help"]),
 ];
 
