@@ -5,6 +5,7 @@ pub mod cut;
 pub mod explain;
 mod part;
 pub mod source;
+mod status;
 mod svg;
 mod template;
 mod time;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::composition::tool::{Impact, ToolSpec};
 use crate::composition::{
@@ -24,133 +25,11 @@ use crate::diagnostic::Code;
 use crate::plan::{BodyIndex, Plan, PlanStep};
 use crate::value::{Map, Shared, Value};
 
-pub use part::{RunPart, StepOrigin};
+pub use part::{PerformedPart, StepOrigin};
+pub use status::{RunStatus, StepStatus};
 pub use template::{TemplateMetadata, TemplateValidation, TemplateView};
 pub use time::{Timestamp, parse_rfc3339, rfc3339};
 pub use wait::{CoveredView, WaitView};
-
-/// The status of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum RunStatus {
-    /// Not started.
-    #[default]
-    Pending,
-    /// Running.
-    Running,
-    /// Waiting for a person or a time.
-    Waiting,
-    /// Success.
-    Success,
-    /// Some steps succeeded.
-    Partial,
-    /// Failed.
-    Failed,
-    /// Failed, and everything was rolled back.
-    RolledBack,
-    /// Failed, and something could not be rolled back.
-    RollbackFailed,
-    /// Cancelled.
-    Cancelled,
-    /// A person denied it.
-    Denied,
-    /// A dry run.
-    DryRun,
-}
-
-impl RunStatus {
-    /// Every status.
-    pub const ALL: &'static [RunStatus] = &[
-        RunStatus::Pending,
-        RunStatus::Running,
-        RunStatus::Waiting,
-        RunStatus::Success,
-        RunStatus::Partial,
-        RunStatus::Failed,
-        RunStatus::RolledBack,
-        RunStatus::RollbackFailed,
-        RunStatus::Cancelled,
-        RunStatus::Denied,
-        RunStatus::DryRun,
-    ];
-
-    /// The status of this name.
-    pub fn parse(word: &str) -> Option<RunStatus> {
-        RunStatus::ALL.iter().copied().find(|status| status.as_str() == word)
-    }
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            RunStatus::Pending => "pending",
-            RunStatus::Running => "running",
-            RunStatus::Waiting => "waiting",
-            RunStatus::Success => "success",
-            RunStatus::Partial => "partial",
-            RunStatus::Failed => "failed",
-            RunStatus::RolledBack => "rolled_back",
-            RunStatus::RollbackFailed => "rollback_failed",
-            RunStatus::Cancelled => "cancelled",
-            RunStatus::Denied => "denied",
-            RunStatus::DryRun => "dry_run",
-        }
-    }
-}
-
-/// The status of a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum StepStatus {
-    /// Not started.
-    #[default]
-    Pending,
-    /// Running.
-    Running,
-    /// Succeeded.
-    Success,
-    /// Failed.
-    Failed,
-    /// Skipped.
-    Skipped,
-    /// Cancelled.
-    Cancelled,
-    /// The outcome is unknown.
-    InDoubt,
-    /// Rolled back.
-    RolledBack,
-    /// Could not be rolled back.
-    RollbackFailed,
-}
-
-impl StepStatus {
-    /// Every status.
-    pub const ALL: &'static [StepStatus] = &[
-        StepStatus::Pending,
-        StepStatus::Running,
-        StepStatus::Success,
-        StepStatus::Failed,
-        StepStatus::Skipped,
-        StepStatus::Cancelled,
-        StepStatus::InDoubt,
-        StepStatus::RolledBack,
-        StepStatus::RollbackFailed,
-    ];
-
-    /// Its name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            StepStatus::Pending => "pending",
-            StepStatus::Running => "running",
-            StepStatus::Success => "success",
-            StepStatus::Failed => "failed",
-            StepStatus::Skipped => "skipped",
-            StepStatus::Cancelled => "cancelled",
-            StepStatus::InDoubt => "in_doubt",
-            StepStatus::RolledBack => "rolled_back",
-            StepStatus::RollbackFailed => "rollback_failed",
-        }
-    }
-}
 
 /// One run, as every surface shows it.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
@@ -204,7 +83,7 @@ pub struct RunView {
     pub plan_hash: Option<Arc<str>>,
     /// The part of the composition that it performs; absent if it performs all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub part: Option<RunPart>,
+    pub part: Option<PerformedPart>,
     /// The result in the format of the document's dialect: of a chain, a skill or a plan that
     /// started.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ use segue_core::plan::plan;
 use segue_core::run::{Entry, Fact, Failure, LoopItem, NodeId, Options, Started};
 use segue_core::source::Source;
 use segue_core::value::{Map, Number, Shared, Value};
-use segue_core::view::{RunPart, RunStatus};
+use segue_core::view::{PerformedPart, RunStatus};
 
 fn any_text() -> impl Strategy<Value = Arc<str>> {
     any::<String>().prop_map(Arc::from)
@@ -134,7 +134,7 @@ fn every_fact(parts: Parts) -> Vec<Fact> {
         engine: text.clone(),
         caller: None,
         trace: Some(segue_core::run::TraceContext::of_run("run")),
-        part: optional.then(|| RunPart {
+        part: optional.then(|| PerformedPart {
             until: flag.then(|| text.clone()),
             only: (!flag).then(|| text.clone()),
             run: (!flag).then(|| text.clone()),

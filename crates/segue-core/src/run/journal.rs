@@ -15,7 +15,7 @@ use crate::diagnostic::Code;
 use crate::duration::Millis;
 use crate::plan::{BodyIndex, Plan};
 use crate::value::{Map, Shared, Value, from_value};
-use crate::view::{RunPart, RunStatus};
+use crate::view::{PerformedPart, RunStatus};
 
 /// The version of the journal format.
 pub const JOURNAL_FORMAT: u32 = 1;
@@ -82,7 +82,7 @@ pub struct Started {
     pub trace: Option<TraceContext>,
     /// The part of the composition that the run performs, unless it performs all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<RunPart>,
+    pub part: Option<PerformedPart>,
 }
 
 /// Options that a caller may set for a run.

@@ -20,7 +20,7 @@ use crate::expr::StepIndex;
 use crate::limits::Limits;
 use crate::plan::Plan;
 use crate::value::{Map, Shared, Value};
-use crate::view::{ErrorView, RunPart, StepOrigin};
+use crate::view::{ErrorView, PerformedPart, StepOrigin};
 
 /// A step whose value is given instead of calling its tool.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub enum PartTarget<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct StepSelection {
     /// What the journal and the view say of it.
-    pub part: Option<RunPart>,
+    pub part: Option<PerformedPart>,
     /// Steps with the value of an earlier run.
     pub reused: Vec<ReusedStep>,
     /// Steps whose value is given.
@@ -93,7 +93,8 @@ impl StepSelection {
         let pinned = reused.iter().filter(|step| step.is_pinned);
         let ids = pinned.map(|step| plan.own_step(step.position).step.id.clone());
         let pinned: Vec<_> = ids.collect();
-        let part = (!pinned.is_empty()).then(|| RunPart { pinned, ..RunPart::default() });
+        let part =
+            (!pinned.is_empty()).then(|| PerformedPart { pinned, ..PerformedPart::default() });
         StepSelection { part, reused, ..StepSelection::default() }
     }
 
@@ -120,7 +121,7 @@ struct Parts<'a> {
 impl Parts<'_> {
     fn whole(&self) -> StepSelection {
         let performed = vec![true; self.pinned.len()];
-        self.selection(RunPart::default(), &performed, Vec::new())
+        self.selection(PerformedPart::default(), &performed, Vec::new())
     }
 
     fn until(&self, id: &str) -> PartResult<StepSelection> {
@@ -133,7 +134,7 @@ impl Parts<'_> {
                 work.extend(self.step(at).needs.iter().map(|need| need.position));
             }
         }
-        let part = RunPart { until: Some(id.into()), ..RunPart::default() };
+        let part = PerformedPart { until: Some(id.into()), ..PerformedPart::default() };
         Ok(self.selection(part, &needed, Vec::new()))
     }
 
@@ -176,14 +177,14 @@ impl Parts<'_> {
             }
         }
         let run = Some(earlier.run_id().into());
-        let part = RunPart { only: Some(id.into()), run, ..RunPart::default() };
+        let part = PerformedPart { only: Some(id.into()), run, ..PerformedPart::default() };
         Ok(self.selection(part, &wanted, reused))
     }
 
     /// The selection that leaves out every step that is not `wanted`.
     fn selection(
         &self,
-        mut part: RunPart,
+        mut part: PerformedPart,
         wanted: &[bool],
         reused: Vec<ReusedStep>,
     ) -> StepSelection {
@@ -434,7 +435,7 @@ impl RunState {
     /// Whether steps of the composition are left out, so that its output may be incomplete.
     pub(super) fn leaves_out_steps(&self) -> bool {
         let part = self.started.as_ref().and_then(|started| started.part.as_ref());
-        part.is_some_and(RunPart::leaves_out_steps)
+        part.is_some_and(PerformedPart::leaves_out_steps)
     }
 }
 

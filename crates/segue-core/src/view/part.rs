@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Which part of its composition a run performs. A run of the whole composition has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
-pub struct RunPart {
+#[schemars(rename = "RunPart")]
+pub struct PerformedPart {
     /// The run ends with this step; it performs the steps that this one depends on, and no others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<Arc<str>>,
@@ -23,7 +24,7 @@ pub struct RunPart {
     pub pinned: Vec<Arc<str>>,
 }
 
-impl RunPart {
+impl PerformedPart {
     /// Whether steps are left out.
     pub fn leaves_out_steps(&self) -> bool {
         self.until.is_some() || self.only.is_some()

@@ -9,7 +9,7 @@ use segue_core::tool::Impact;
 use segue_core::value::{Map, Shared, Value};
 use segue_core::view::TemplateView;
 use segue_core::view::{
-    ErrorView, PlanView, RunPart, RunStatus, RunView, StepView, Timestamp, WaitView,
+    ErrorView, PerformedPart, PlanView, RunStatus, RunView, StepView, Timestamp, WaitView,
 };
 use segue_runtime::store::RunRow;
 use serde::Serialize;
@@ -61,7 +61,7 @@ pub struct CompositionResult {
     pub state: Map,
     /// The part of the composition that it performs; absent if it performs all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub part: Option<RunPart>,
+    pub part: Option<PerformedPart>,
     /// The result in the format of the document's dialect: of a chain, a skill or a plan that started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dialect_result: Option<Value>,

@@ -313,7 +313,8 @@ fn a_composition_of_the_caller_is_checked_and_run() {
     assert!(world.path("d.txt").exists());
     let named = json!({ "name": "double-it", "input": { "n": 4 } });
     assert_eq!(value(&host.call("composition_execute", named))["output"], json!({ "n": 8 }));
-    let part = json!({ "composition": draft.replace("id: w", "id: v"), "mocks": { "v": { "returns": {} } } });
+    let echo = "name: e\nsteps: [ { id: v, tool: echo } ]\n";
+    let part = json!({ "composition": echo, "mocks": { "v": { "returns": {} } } });
     let part = value(&host.call("composition_execute", part));
     assert_eq!((&part["part"], &part["steps_executed"]), (&json!({ "pinned": ["v"] }), &json!(0)));
     let until = json!({ "composition": draft, "until": "x" });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_graphql::{ComplexObject, Context, Enum, ID, Result, SimpleObject};
 use segue_core::view::{
-    CoveredView, ErrorView, RunPart, RunStatus, RunView, StepOrigin, StepStatus, StepView,
+    CoveredView, ErrorView, PerformedPart, RunStatus, RunView, StepOrigin, StepStatus, StepView,
     Timestamp, WaitView,
 };
 
@@ -185,9 +185,9 @@ pub(in crate::graphql) struct Part {
     pinned: Vec<Arc<str>>,
 }
 
-impl From<RunPart> for Part {
-    fn from(part: RunPart) -> Part {
-        let RunPart { until, only, run, pinned } = part;
+impl From<PerformedPart> for Part {
+    fn from(part: PerformedPart) -> Part {
+        let PerformedPart { until, only, run, pinned } = part;
         Part { until, only, run: run.map(|run| (&*run).into()), pinned }
     }
 }

@@ -165,7 +165,7 @@ fn what_cannot_be_a_part_is_refused() {
         "invalid-field",
         "('error' was unexpected) at `/mocks/fetch`",
     );
-    let mocked = json!({ "until": "fetch", "mocks": { "fetch": { "returns": 1 } } });
+    let mocked = json!({ "until": "fetch", "mocks": { "fetch": { "returns": {} } } });
     refused(&mocked, "invalid-field", "leave `fetch` out of `mocks`");
     let many: serde_json::Map<String, Json> =
         (0..5_000).map(|n| (format!("s{n}"), json!({ "returns": n }))).collect();
