@@ -143,8 +143,12 @@ fn run(mut harness: Harness, takeover_max: Duration) {
     let cycles = number("SEGUE_KILL_CYCLES").unwrap_or(20);
     harness.chance.0 = number("SEGUE_KILL_SEED").unwrap_or(harness.chance.0);
     say(&format!("seed {}", harness.chance.0));
-    while harness.tally.cycles < cycles {
-        harness.batch((cycles - harness.tally.cycles).min(BATCH));
+    // Few kills may all hit workers without a run: then more follow.
+    let cycles_max = cycles + 60;
+    while harness.tally.cycles < cycles
+        || harness.tally.takeovers.is_empty() && harness.tally.cycles < cycles_max
+    {
+        harness.batch((cycles_max - harness.tally.cycles).min(BATCH));
         if harness.tally.cycles.is_multiple_of(50) {
             say(&harness.tally.text());
         }

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::Signal;
 use segue_core::run::Fact;
@@ -13,17 +13,6 @@ use super::{Cluster, Process, TAKEOVER_MAX};
 use crate::postgres_proxy::{Line, Proxy};
 use crate::postgres_server::{is_root, say_skipped};
 use crate::support::{SEGUE, until};
-
-/// Waits until a worker took a run from another one; returns how long that took.
-#[track_caller]
-fn taken_by(cluster: &Cluster, run_id: &Arc<str>, worker: &Process) -> Duration {
-    let (began, next) = (Instant::now(), cluster.owner(worker));
-    until(|| {
-        let owner = cluster.row(run_id).owner;
-        // Without an owner: it has released the run already, because a person is asked.
-        owner.is_none_or(|owner| owner == next).then(|| began.elapsed())
-    })
-}
 
 /// Waits until a worker that lost its runs owns others, under another name.
 #[track_caller]
@@ -43,7 +32,7 @@ fn an_owner_that_was_stopped_repeats_nothing() {
     let second = cluster.worker();
     cluster.owner(&second);
     first.signal(Signal::STOP);
-    let took = taken_by(&cluster, &run_id, &second);
+    let took = cluster.taken_by(&run_id, &second);
     assert!(took <= TAKEOVER_MAX, "taken over after {took:?}");
     first.signal(Signal::CONT);
     is_back(&cluster, &first, &owner);
@@ -79,7 +68,7 @@ fn an_owner_that_hears_late_sends_nothing() {
     proxy.set(Line::HoldsAnswers);
     world.file("go", "");
     until(|| (called() == 2).then_some(()));
-    taken_by(&cluster, &run_id, &second);
+    cluster.taken_by(&run_id, &second);
     proxy.set(Line::Open);
     is_back(&cluster, &first, &owner);
     until(|| (cluster.row(&run_id).status == RunStatus::Waiting).then_some(()));
@@ -187,7 +176,7 @@ fn a_host_that_is_cut_off_repeats_nothing() {
         let at = names.iter().position(|name| Some(name) == row.owner.as_ref()).unwrap();
         let host = [&left, &right][at];
         host.set_line("down");
-        let took = taken_by(&cluster, &run_id, &workers[1 - at]);
+        let took = cluster.taken_by(&run_id, &workers[1 - at]);
         assert!(took <= TAKEOVER_MAX, "taken over after {took:?}");
         host.set_line("up");
         is_back(&cluster, &workers[at], &names[at]);
