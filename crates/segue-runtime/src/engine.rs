@@ -499,7 +499,10 @@ impl Engine {
         started.chain_id = chain_id.unwrap_or(started.chain_id);
         started.caller = request.caller.take();
         let mut run = Run::new(plan.clone(), inner.limits.clone());
-        for given in [&started.input, &started.context] {
+        let selection = &request.selection;
+        let given = selection.pinned.iter().map(|step| &step.output);
+        let reused = selection.reused.iter().map(|step| &step.output);
+        for given in [&started.input, &started.context].into_iter().chain(given).chain(reused) {
             run.redact_texts(inner.secrets.found_in(given));
         }
         Ok((run, started))

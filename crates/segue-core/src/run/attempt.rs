@@ -262,7 +262,7 @@ impl TurnBuilder<'_> {
         own.run_interruptible(|| default.eval(&scope, self.limits)).map_err(evaluation_failure)
     }
 
-    fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
+    pub(super) fn fail_for_good(&mut self, node: NodeId, step: &Step, failure: &Arc<Failure>) {
         let is_program = self.state.frame(node.frame).visits.is_some();
         let mut failure = failure.clone();
         if is_program && failure.hint.is_none() && step.on_failure.action == FailureAction::Strategy

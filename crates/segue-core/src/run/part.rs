@@ -98,6 +98,14 @@ impl StepSelection {
         StepSelection { part, reused, ..StepSelection::default() }
     }
 
+    /// Asks a person anew where the earlier run did: an approval is for the data that it was given for.
+    pub fn ask_anew(&mut self, plan: &Plan) {
+        let is_approval = |step: &ReusedStep| {
+            matches!(plan.own_step(step.position).step.kind, StepKind::Approve { .. })
+        };
+        self.reused.retain(|step| !is_approval(step));
+    }
+
     /// Whether the run performs the composition's own step at a position.
     pub fn performs(&self, position: u32) -> bool {
         !self.left_out.contains(&position)
@@ -473,8 +481,10 @@ impl TurnBuilder<'_> {
             Ok(given) => self.record(Fact::Pinned { node, output, given }),
             Err(failure) => {
                 let message =
-                    format!("the given output of `{}` does not do: {}", step.id, failure.message);
-                self.fail(node, Failure { message: message.into(), ..failure });
+                    format!("the given output of `{}` is refused: {}", step.id, failure.message);
+                // No default stands in for it: the caller gave another value.
+                let failure = Failure { message: message.into(), retryable: false, ..failure };
+                self.fail_for_good(node, &step, &Arc::new(failure));
             }
         }
     }

@@ -197,8 +197,9 @@ impl Engine {
                 // durable.
                 Err(StoreError::Ended { .. }) if !is_over => is_over = true,
                 Ok(lease) => {
-                    store.remove_command(number).await?;
-                    store.release(&lease).await?;
+                    let removed = store.remove_command(number).await;
+                    self.inner.unreleased.release(&**store, lease).await;
+                    removed?;
                     return Ok(false);
                 }
                 Err(error) => {

@@ -122,7 +122,7 @@ impl IncomingCall<'_> {
             let rolls_back = run.options.strategy == Some(Strategy::Rollback);
             // Without the right to approve the run starts, and waits for a principal who has it.
             if self.may_answer(Some(&self.who.name))
-                && run.plan.needs_run_consent_within(rolls_back)
+                && run.plan.needs_run_consent_of(rolls_back, &|own| run.selection.performs(own))
             {
                 return self.ask_consent(run).await;
             }
@@ -167,8 +167,8 @@ impl IncomingCall<'_> {
 
     /// Asks the one question of an atomic composition, before anything is called.
     async fn ask_consent(&self, run: ToolRun) -> CallResult {
-        let form =
-            questions::consent(&run.plan.composition.name, &run.input, &run.plan.declared_calls());
+        let calls = run.plan.declared_calls_of(&|own| run.selection.performs(own));
+        let form = questions::consent(&run.plan.composition.name, &run.input, &calls);
         match self.ask_method(Some(&self.who.name)) {
             AskMethod::None if self.leaves_open() => self.start(run).await,
             AskMethod::None => {

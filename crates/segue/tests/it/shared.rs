@@ -229,16 +229,31 @@ impl Cluster {
     /// Waits for the end of a run, and answers its questions until then.
     #[track_caller]
     pub(crate) fn ended_with_answers(&self, run_id: &Arc<str>) -> RunView {
-        until(|| {
+        let began = Instant::now();
+        loop {
             let row = self.row(run_id);
+            if row.ended_ms.is_some() {
+                return self.view(run_id);
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "stuck: {row:#?}\n{}", self.said());
             if row.status == RunStatus::Waiting
                 && let Some((_, mut answer)) = self.answer(run_id)
             {
                 answer.wait().unwrap();
             }
-            row.ended_ms
-        });
-        self.view(run_id)
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// What the workers have logged.
+    fn said(&self) -> String {
+        let files =
+            std::fs::read_dir(self.world.folder()).unwrap().map(|entry| entry.unwrap().path());
+        let logs =
+            files.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+        logs.map(|path| format!("{}:\n{}", path.display(), std::fs::read_to_string(&path).unwrap()))
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// Waits for the end of a run, and compares it with the log: nothing is lost, and nothing was done twice. It

@@ -34,10 +34,13 @@ const END_LEASE: &str = bury!("id = $1", " SELECT FROM ended");
 
 const IS_ALIVE: &str = "SELECT 1 FROM worker WHERE id = $1 AND expires_at > clock_timestamp()";
 
-/// Only if no other process changed the run since it was read, and its owner is as dead as it was then.
+/// Only if no other process changed the run since it was read, its owner is as dead as it was then, and this
+/// process is alive.
 const TAKE: &str = "UPDATE run SET owner = $3, epoch = $4, claim = $5, set_aside = $6, ticket = $8
     WHERE number = $1 AND epoch = $2
-        AND ($7 OR owner IS NULL OR NOT EXISTS (SELECT FROM worker WHERE id = run.owner))";
+        AND ($7 OR owner IS NULL OR NOT EXISTS (SELECT FROM worker WHERE id = run.owner))
+        AND ($3::text IS NULL OR EXISTS (
+            SELECT FROM worker WHERE id = $3 AND expires_at > clock_timestamp() FOR KEY SHARE))";
 
 /// Attempts to take a run over that another process changes at the same time.
 const ATTEMPTS: usize = 20;
@@ -104,10 +107,11 @@ pub(super) async fn acquire(
     shared: &Shared,
     run_id: &Arc<str>,
     how: TakeOver,
-    me: &Arc<str>,
 ) -> Result<Lease, StoreError> {
-    let session = shared.sessions.borrow().await?;
     for _ in 0..ATTEMPTS {
+        shared.ownership.alive(shared.options.lease).await;
+        let me = shared.ownership.name().unwrap_or_default();
+        let session = shared.sessions.borrow().await?;
         let unknown = || StoreError::Unknown { run_id: run_id.clone() };
         let before = find(&session, run_id).await?.ok_or_else(unknown)?;
         let mut alive = false;
@@ -116,7 +120,7 @@ pub(super) async fn acquire(
                 && is_alive(&session, owner).await?;
         }
         let mut after = before.clone();
-        take_over(&mut after.row, &mut after.claim, how, me, |_| alive)?;
+        take_over(&mut after.row, &mut after.claim, how, &me, |_| alive)?;
         let ticket = new_ticket();
         let written = write_taken(&session, &before, &after, how, ticket).await;
         if written.is_err() {

@@ -369,10 +369,10 @@ impl JournalStore for PostgresStore {
     }
 
     async fn acquire(&self, run_id: &Arc<str>, how: TakeOver) -> Result<Lease, StoreError> {
-        let me = self.owner().await?;
+        self.owner().await?;
         let run_id = run_id.clone();
         self.taking(
-            move |shared| async move { journal::acquire(&shared, &run_id, how, &me).await },
+            move |shared| async move { journal::acquire(&shared, &run_id, how).await },
             |lease| vec![lease.clone()],
         )
         .await

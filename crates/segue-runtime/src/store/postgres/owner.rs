@@ -199,6 +199,14 @@ fn new_name() -> Arc<str> {
     format!("{}-{}", std::process::id(), Uuid::now_v7()).into()
 }
 
+impl State {
+    fn forget(&mut self, lease: &Lease) {
+        if self.held.get(&lease.run_id).is_some_and(|held| held.epoch == lease.epoch) {
+            self.held.remove(&lease.run_id);
+        }
+    }
+}
+
 impl Ownership {
     /// The present name, once registered.
     pub(super) fn name(&self) -> Option<Arc<str>> {
@@ -231,8 +239,9 @@ impl Ownership {
         }
     }
 
-    pub(super) fn remove(&self, run_id: &str) -> Option<HeldRun> {
-        self.state.lock().held.remove(run_id)
+    /// Forgets a run, unless this process has taken it anew since.
+    pub(super) fn forget(&self, lease: &Lease) {
+        self.state.lock().forget(lease);
     }
 
     /// Whether this process may act for a run now.
@@ -256,6 +265,18 @@ impl Ownership {
         Duration::from_millis(if state.owner.is_some() { age_ms } else { 0 })
     }
 
+    /// Waits until the lease of this process holds again, for so long at most: without one it can take no run.
+    pub(super) async fn alive(&self, max: Duration) {
+        let until = tokio::time::Instant::now() + max;
+        loop {
+            let beaten = self.beaten.notified();
+            let is_alive = boot_ms() < self.state.lock().deadline_ms;
+            if is_alive || tokio::time::timeout_at(until, beaten).await.is_err() {
+                return;
+            }
+        }
+    }
+
     /// Waits until the next heartbeat has told whether this process owns its runs, or for so long.
     pub(super) async fn settled(&self, lease: &Lease, max: Duration) -> Standing {
         let until = tokio::time::Instant::now() + max;
@@ -273,7 +294,7 @@ impl Ownership {
     /// Releases a run at one of the next heartbeats.
     pub(super) fn release_later(&self, lease: Lease, due: Due) {
         let mut state = self.state.lock();
-        state.held.remove(&lease.run_id);
+        state.forget(&lease);
         state.unreleased.push((Unreleased::Run(lease, due), RELEASE_TRIES));
     }
 
@@ -295,6 +316,7 @@ const RELEASE_TRIES: u32 = 2 * BEATS;
 pub(super) async fn register(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let session = listening(shared).await?;
     renew(shared, &session).await?;
+    shared.address.signals.wake_all();
     shared.measure(&session).await;
     tokio::spawn(keep_alive(shared.clone(), session));
     Ok(())
@@ -306,7 +328,6 @@ async fn listening(shared: &Shared) -> Result<DbSession, StoreError> {
     session.batch(Signals::LISTEN).await?;
     session.batch(&shared.address.signals.lag.listen()).await?;
     shared.address.signals.lag.reset();
-    shared.address.signals.wake_all();
     Ok(session)
 }
 
@@ -318,11 +339,17 @@ async fn keep_alive(shared: Arc<Shared>, session: DbSession) {
     loop {
         tokio::time::sleep(wait).await;
         let beaten = answered(pause, async {
-            if session.as_ref().is_none_or(|session| !session.is_open()) {
+            let is_new = session.as_ref().is_none_or(|session| !session.is_open());
+            if is_new {
                 session = Some(listening(&shared).await?);
             }
             let session = session.as_ref().expect("it was just opened");
-            beat(&shared, session).await
+            beat(&shared, session).await?;
+            if is_new {
+                // Notifications were missed. After the heartbeat, because a process without a lease claims nothing.
+                shared.address.signals.wake_all();
+            }
+            Ok::<_, StoreError>(())
         });
         if beaten.await.is_ok() {
             wait = pause;
@@ -527,7 +554,7 @@ pub(super) async fn release_now(
     let names = shared.ownership.names();
     let session = shared.sessions.borrow().await?;
     let released = release(&session, &[(lease.clone(), due)], &names).await? > 0;
-    shared.ownership.remove(&lease.run_id);
+    shared.ownership.forget(lease);
     Ok(released)
 }
 

@@ -44,23 +44,29 @@ macro_rules! owners {
 }
 
 /// Ends the leases that are over, then takes runs of dead owners, then runs that are due. A row that
-/// another process takes at the same time is left to it. The rule is that of `rules::take_over`.
+/// another process takes at the same time is left to it. The rule is that of `rules::take_over`. A process
+/// whose own lease has ended takes nothing: others would see its runs as those of a dead owner, and set them
+/// aside. The lock of its row holds off those that would delete it, and not its heartbeat.
 const CLAIM: &str = bury!(
     "id <> ALL ($1)",
     concat!(
-        ", dead AS MATERIALIZED ",
+        ", me AS MATERIALIZED (
+            SELECT FROM worker WHERE id = $5 AND expires_at > clock_timestamp() FOR KEY SHARE
+        ), dead AS MATERIALIZED ",
         owners!(
             "owner <> ALL ($1) AND (NOT EXISTS (SELECT FROM worker WHERE id = owner)
                 OR owner IN (SELECT id FROM ended))"
         ),
         ", abandoned AS MATERIALIZED (
             SELECT number FROM run
-            WHERE owner = ANY (ARRAY(SELECT owner FROM dead)) AND ended_ms IS NULL
+            WHERE EXISTS (SELECT FROM me)
+                AND owner = ANY (ARRAY(SELECT owner FROM dead)) AND ended_ms IS NULL
                 AND set_aside IS NULL AND namespaces <@ $2 AND run_id <> ALL ($3)
             ORDER BY due_at LIMIT $4 FOR UPDATE SKIP LOCKED
         ), free AS MATERIALIZED (
             SELECT number FROM run
-            WHERE ended_ms IS NULL AND owner IS NULL AND set_aside IS NULL
+            WHERE EXISTS (SELECT FROM me)
+                AND ended_ms IS NULL AND owner IS NULL AND set_aside IS NULL
                 AND due_at <= statement_timestamp() AND namespaces <@ $2 AND run_id <> ALL ($3)
             ORDER BY due_at LIMIT $4 - (SELECT count(*) FROM abandoned) FOR UPDATE SKIP LOCKED
         ), run AS (
@@ -140,14 +146,14 @@ impl RunQueue for PostgresStore {
     }
 
     async fn claim(&self, request: ClaimRequest<'_>) -> Result<Vec<ClaimedRun>, StoreError> {
-        let me = self.owner().await?;
+        self.owner().await?;
         let wanted = Wanted {
             namespaces: request.namespaces.to_vec(),
             room: i64::try_from(request.room).unwrap_or(i64::MAX),
             except: request.except.to_vec(),
         };
         self.taking(
-            move |shared| async move { claim(&shared, &me, &wanted).await },
+            move |shared| async move { claim(&shared, &wanted).await },
             |claimed: &Vec<ClaimedRun>| claimed.iter().map(|run| run.lease.clone()).collect(),
         )
         .await
@@ -205,11 +211,7 @@ impl RunQueue for PostgresStore {
     }
 }
 
-async fn claim(
-    shared: &Shared,
-    me: &Arc<str>,
-    wanted: &Wanted,
-) -> Result<Vec<ClaimedRun>, StoreError> {
+async fn claim(shared: &Shared, wanted: &Wanted) -> Result<Vec<ClaimedRun>, StoreError> {
     let texts = |texts: &[Arc<str>]| -> Vec<String> {
         texts.iter().filter(|text| !text.contains('\0')).map(ToString::to_string).collect()
     };
@@ -217,8 +219,10 @@ async fn claim(
     let (namespaces, except) = (texts(&wanted.namespaces), texts(&wanted.except));
     let ticket = new_ticket();
     let session = shared.sessions.borrow().await?;
+    // It may have got a new name while it waited for a connection.
+    let me = shared.ownership.name().unwrap_or_default();
     let claimed = session
-        .query(CLAIM, &[&names, &namespaces, &except, &wanted.room, &&**me, &DIED_TWICE, &ticket])
+        .query(CLAIM, &[&names, &namespaces, &except, &wanted.room, &&*me, &DIED_TWICE, &ticket])
         .await;
     if claimed.is_err() {
         // They may be ours now, and no driver knows.
@@ -239,7 +243,13 @@ async fn claim(
             }
             Err(damage) => {
                 let number: i64 = row.get(0);
-                session.execute(SET_ASIDE, &[&number, &damage.to_string(), &&**me]).await?;
+                let noted =
+                    session.execute(SET_ASIDE, &[&number, &damage.to_string(), &&*me]).await;
+                if let Err(error) = noted {
+                    // The caller hears of none of them.
+                    shared.ownership.give_back_later(ticket);
+                    return Err(error);
+                }
             }
         }
     }

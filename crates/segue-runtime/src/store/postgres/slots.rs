@@ -27,9 +27,11 @@ const ADD: &str = "INSERT INTO slot (name, number)
     SELECT $1, number FROM generate_series(1, $2::bigint) AS number ON CONFLICT DO NOTHING";
 
 /// A row that another process takes at the same time is left to it. The owners that died are named, so that
-/// one that just came is not meant.
+/// one that just came is not meant. A process whose own lease has ended takes none, because its slot would be free
+/// for others.
 const TAKE: &str = "UPDATE slot SET owner = $3, ticket = $4
-    WHERE name = $1 AND number = (
+    WHERE EXISTS (SELECT FROM worker WHERE id = $3 AND expires_at > clock_timestamp())
+        AND name = $1 AND number = (
         SELECT number FROM slot WHERE name = $1 AND number <= $2
             AND (owner IS NULL OR owner = ANY (ARRAY(
                 SELECT held.owner FROM slot AS held WHERE held.name = $1 AND held.owner IS NOT NULL
@@ -48,16 +50,21 @@ impl SharedSlots for PostgresStore {
         name: &Arc<str>,
         max: u32,
     ) -> Result<Option<SharedSlot>, StoreError> {
-        self.owner().await?;
         let max = i64::from(max.min(SLOTS_MAX));
         let mut pause = PAUSE;
         loop {
             let freed = self.shared.address.signals.slots.notified();
             let wanted = name.clone();
             // A slot that comes when its caller is gone is dropped, which frees it.
-            let taken = self.on(move |shared| async move { take(&shared, &wanted, max).await });
-            if let Some(slot) = taken.await? {
-                return Ok(Some(slot));
+            let taken = async {
+                self.owner().await?;
+                self.on(move |shared| async move { take(&shared, &wanted, max).await }).await
+            };
+            match taken.await {
+                Ok(Some(slot)) => return Ok(Some(slot)),
+                // The call waits for the database, as turns do.
+                Ok(None) | Err(StoreError::Unavailable { .. }) => {}
+                Err(error) => return Err(error),
             }
             let _ = tokio::time::timeout(pause, freed).await;
             pause = (pause * 2).min(PAUSE_MAX);

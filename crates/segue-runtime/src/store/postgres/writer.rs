@@ -389,7 +389,7 @@ fn follow(shared: &Shared, write: Write, stored: &DbRun) -> Option<Ready> {
     if let Err(refused) = stored.check_fence(&write.lease, write.record.expected) {
         if matches!(refused, StoreError::Lost { .. }) {
             shared.counters.refused.add(1);
-            shared.ownership.remove(&write.lease.run_id);
+            shared.ownership.forget(&write.lease);
         }
         let _ = write.reply.send(Err(refused));
         return None;
@@ -563,7 +563,7 @@ fn refuse_one(shared: &Shared, one: Ready, row: Option<Result<DbRun, StoreError>
             Err(refused) => {
                 if matches!(refused, StoreError::Lost { .. }) {
                     shared.counters.refused.add(1);
-                    shared.ownership.remove(&run_id);
+                    shared.ownership.forget(&one.write.lease);
                 }
                 refused
             }
@@ -578,7 +578,7 @@ fn succeed(shared: &Shared, one: Ready, last: i64) {
     let Ready { write, before, .. } = one;
     let run_id = &write.lease.run_id;
     if ends {
-        shared.ownership.remove(run_id);
+        shared.ownership.forget(&write.lease);
         let HeldRun { name, started_ms, .. } = &before;
         let took_ms = at_ms.saturating_sub(*started_ms);
         let PackedRecord { status, stopped_by, is_part, .. } = &write.record;

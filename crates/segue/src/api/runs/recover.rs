@@ -159,8 +159,11 @@ impl RunService {
                     Ok(outcome) => outcome,
                     Err(error) => {
                         log_join_panic(&format!("run {}", handle.run_id), error);
+                        let why = "Segue itself failed, which is a defect of it";
+                        // Before the run is released: else this process claims it again at once.
+                        service.leave_for_a_while(&handle.run_id, why);
                         engine.release_run(&handle.run_id).await;
-                        Err(stopped(&handle.run_id, "Segue itself failed, which is a defect of it"))
+                        Err(stopped(&handle.run_id, why))
                     }
                 },
                 // Also when the process began to leave before this task waited.

@@ -47,11 +47,14 @@ impl Rerun {
             None => StepSelection::default(),
         };
         let (earlier_input, earlier_context) = earlier.run.input_and_context();
-        let rerun = Rerun {
+        let mut rerun = Rerun {
             input: merged(earlier_input, input),
             context: merged(earlier_context, context),
             selection,
         };
+        if rerun.input != *earlier_input || rerun.context != *earlier_context {
+            rerun.selection.ask_anew(plan);
+        }
         for (given, part) in [(&rerun.input, "input"), (&rerun.context, "context")] {
             if let Some(name) = earlier.run.redacted_member(given) {
                 return Err(RerunError::NotStored { part, name });
@@ -137,8 +140,16 @@ pub async fn rerun(
     let (input, context): (Value, Value) =
         (given(request.input.as_ref()), given(request.context.as_ref()));
     let from = request.from.as_deref();
-    let Rerun { input, context, selection } =
+    let Rerun { input, context, mut selection } =
         Rerun::prepare(&earlier.loaded, &plan, from, (&input, &context))?;
+    if !who.may(Right::Compose) {
+        // Nor may it repeat what a person approved once.
+        selection.ask_anew(&plan);
+    }
+    if selection.part.is_some() && !dry_run {
+        let action = "take over an output that was given to an earlier run";
+        require_for(&who, Right::Compose, action, "a run from the beginning needs `run`")?;
+    }
     let options = run_options(service, &who, request.options.as_ref())?;
     let keyed = Value::object([
         ("rerun", Value::String(earlier.loaded.row.run_id.clone())),

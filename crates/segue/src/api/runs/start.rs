@@ -89,7 +89,11 @@ pub async fn resolve(
     let dry_run = is_dry_run(request.options.as_ref());
     // A dry run calls nothing: it is a way to check.
     if matches!(composition, ResolvedDocument::Inline(_)) && !dry_run {
-        let action = "run a composition that it wrote";
+        let action = if request.is_part() {
+            "run a part of a composition"
+        } else {
+            "run a composition that it wrote"
+        };
         require_for(who, Right::Compose, action, "what is served needs `run`")?;
     }
     let runs_as = composition.runs_as(who);

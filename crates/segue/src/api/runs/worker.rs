@@ -121,15 +121,27 @@ impl RunService {
     /// Notes that this process could not drive a run, so that it is left to others for a while.
     pub(super) fn note_attempt(&self, run_id: &Arc<str>, outcome: &RunOutcome) {
         let Err(error) = outcome else { return };
-        let is_with_others = matches!(
+        // Another process has the run, or the store could not be reached: this process may go on with it.
+        let may_go_on = matches!(
             error,
-            EngineError::Store(
-                StoreError::Owned { .. } | StoreError::Lost { .. } | StoreError::Fenced { .. }
-            )
+            EngineError::Stopped { .. }
+                | EngineError::Store(
+                    StoreError::Owned { .. }
+                        | StoreError::Lost { .. }
+                        | StoreError::Fenced { .. }
+                        | StoreError::Unavailable { .. }
+                )
         );
-        if !is_with_others && self.is_shared() {
+        if !may_go_on {
+            self.leave_for_a_while(run_id, &error.to_string());
+        }
+    }
+
+    /// Leaves a run to other processes, because this one cannot drive it.
+    pub(super) fn leave_for_a_while(&self, run_id: &Arc<str>, why: &str) {
+        if self.is_shared() {
             self.sharing.tried.lock().insert(run_id.clone(), Instant::now());
-            tracing::info!(target: "segue::worker", run_id = &**run_id, "leaves a run to other workers: {error}");
+            tracing::info!(target: "segue::worker", run_id = &**run_id, "leaves a run to other workers: {why}");
         }
     }
 

@@ -3,7 +3,6 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::process::Signal;
 use segue_core::run::Fact;
