@@ -12,7 +12,7 @@ use super::pack::Hash;
 use super::packed_record::{PlanBundle, checked_bundle};
 use super::{RunRow, StoreError};
 
-/// An ended run, its plan, its turns and its large values. A store makes one with [`RunCopy::checked`].
+/// An ended run, its plan, its turns and its large values. Only a store makes one, and checks it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RunCopy {
     pub(super) row: RunRow,
