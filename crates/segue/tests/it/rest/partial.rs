@@ -194,6 +194,44 @@ fn what_cannot_be_a_part_is_refused() {
     }
 }
 
+/// A person approved one payment. Who may only `run` starts again behind the approval, and the person is asked
+/// anew; with the data of the approval `compose` takes it over, and not with other data.
+#[test]
+fn an_approval_is_for_the_data_that_it_was_given_for() {
+    let principal = |name: &str, rights: &str| {
+        let hash = hex_digest(format!("{name}-token").as_bytes());
+        format!("    {name}: {{ token: 'sha256:{hash}', rights: [{rights}] }}\n")
+    };
+    let head = "server:\n  token: open-sesame-open-sesame-open-sesame\n  principals:\n";
+    let world = world(&format!("{head}{}", principal("eve", "read, run")));
+    world.file(
+        "lib/pay.yaml",
+        "name: pay\ninput: { type: object, properties: { to: { type: string } } }\nsteps:\n  \
+         - { id: ask, approve: { message: 'pay {{ input.to }}?' } }\n  \
+         - { id: pay, tool: echo, parameters: { to: '{{ input.to }}' }, depends_on: [ask] }\n",
+    );
+    let served = Served::start(&world, "memory", &[]);
+    let rerun = |token: &str, run: &str, to: &str| {
+        let body = json!({ "from": "pay", "input": { "to": to } });
+        let path = format!("/api/v1/runs/{run}/rerun");
+        served.send_by(token, "POST", &path, &[], &body)
+    };
+    let body = json!({ "name": "pay", "input": { "to": "alice" } });
+    let waits = served.send_by("eve-token", "POST", EXECUTE, &[], &body);
+    assert_eq!(waits.json()["status"], "waiting", "{waits:?}");
+    let run = waits.json()["run_id"].as_str().unwrap().to_owned();
+    let approve = format!("/api/v1/runs/{run}/approve");
+    let paid = served.post(&approve, &json!({ "approved": true })).is(200);
+    assert_eq!(paid["status"], "success", "{paid}");
+    for to in ["mallory", "alice"] {
+        let again = rerun("eve-token", &run, to);
+        assert_eq!(again.json()["status"], "waiting", "{again:?}");
+    }
+    let admin = crate::served::TOKEN;
+    assert_eq!(rerun(admin, &run, "alice").is(200)["status"], "success");
+    assert_eq!(rerun(admin, &run, "mallory").json()["status"], "waiting");
+}
+
 /// The same request is the same run; GraphQL and MCP take it as well, with the same rules.
 #[test]
 fn other_surfaces_run_parts() {
