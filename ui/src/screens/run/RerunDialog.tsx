@@ -58,7 +58,7 @@ export function RerunDialog({ path, onClose }: { path: string | null; onClose: (
           {path !== from && <> A run cannot start at <code><SafeText text={path ?? ""} /></code>, which is inside <code><SafeText text={from} /></code>: all of it is called again.</>}
         </p>
       ) : (
-        <p>Starts a new run of the same plan. Every step is called again.</p>
+        <p>Starts a new run of the same plan. {run.part ? "Every step of the composition is called, also those that this run did not call." : "Every step is called again."}</p>
       )}
       {failure || actions.rerun.error ? <Failure error={failure ?? actions.rerun.error} /> : null}
       <Field label="Input" type="object" error={parsed.error} help={edited ? "Edited: earlier steps still keep the results of the old input." : "As this run had it."}>

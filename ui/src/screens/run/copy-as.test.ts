@@ -24,6 +24,7 @@ describe("copy as", () => {
     const part = { ...run, part: { until: "b c", pinned: ["a"] }, steps: [{ id: "a", output: { n: 1 } }] } as unknown as RunView;
     expect(asCommand(part, {}, null)).toBe("segue run triage --until 'b c' --mocks triage.test.yaml");
     expect(asCurl(part, {}, null, "http://h")).toContain(`{"name":"triage","input":{},"until":"b c","mocks":{"a":{"returns":{"n":1}}}}`);
+    expect(JSON.parse(asMcpCall(part, {})).params).toEqual({ name: "composition_execute", arguments: { name: "triage", input: {}, until: "b c", mocks: { a: { returns: { n: 1 } } } } });
     expect(asCommand({ ...run, part: { only: "a", run: "r0" } } as unknown as RunView, {}, null)).toBe("segue run triage --only a --run r0");
   });
   it("knows when a value is not whole", () => {

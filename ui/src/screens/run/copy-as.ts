@@ -32,5 +32,9 @@ function partOf({ part, steps }: RunView): object {
 }
 
 export function asMcpCall(run: RunView, input: unknown): string {
-  return JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params: { name: run.name, arguments: input ?? {} } }, null, 2);
+  // The composition's own tool performs all of it.
+  const params = run.part
+    ? { name: "composition_execute", arguments: { name: run.name, input: input ?? {}, ...partOf(run) } }
+    : { name: run.name, arguments: input ?? {} };
+  return JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params }, null, 2);
 }
