@@ -163,7 +163,7 @@ describe("without the right to write", () => {
     const browser = await launch(t);
     const segue = await startSegue(t, { config, files: { [FILE]: REPORT }, env: { READER_TOKEN: token } });
     // Requests of the first session that are under way when the second one begins are refused.
-    const page = await openPage(t, browser, segue, { width: 1440, height: 900, allow: [/ 401 .*\/api\/v1\/(questions|session)/] });
+    const page = await openPage(t, browser, segue, { width: 1440, height: 900, allow: [/ 401 .*\/api\/v1\/(questions|session|compositions|tools|runs)/] });
     await page.evaluate(async (secret) => {
       const answer = await fetch("/api/v1/session", { method: "POST", headers: { "Content-Type": "application/json", "X-Segue-CSRF": localStorage.getItem("segue-csrf") }, body: JSON.stringify({ token: secret }) });
       localStorage.setItem("segue-csrf", (await answer.json()).csrf);
