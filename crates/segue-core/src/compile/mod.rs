@@ -29,6 +29,8 @@ pub(crate) use check::{exprs_of, note_ast, note_reads, templates_of};
 pub use convert::{ConvertedText, convert};
 pub use dialect::{ListedComposition, MissingDefinition, TextCompositions};
 pub(crate) use resolve::{given_names, unquoted};
+#[cfg(test)]
+pub(crate) use typing::tests::nested_loops;
 pub(crate) use typing::{CallTyping, Typing};
 
 /// The result of a compilation.

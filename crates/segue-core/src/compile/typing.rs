@@ -400,7 +400,7 @@ impl<'a> CallTyping<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fmt::Write as _;
 
     use super::*;
@@ -416,7 +416,7 @@ mod tests {
     }
 
     /// Loops inside loops: each runs over a list that names the item of the loop around it twice.
-    fn nested_loops(depth: usize) -> String {
+    pub(crate) fn nested_loops(depth: usize) -> String {
         let mut text = String::from("name: nested\nsteps:\n");
         for level in 0..depth {
             let pad = " ".repeat(level * 6);

@@ -256,29 +256,10 @@ fn pointer(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Write as _;
-
     use super::*;
     use crate::catalog::Catalog;
+    use crate::compile::nested_loops;
     use crate::source::Source;
-
-    /// Each loop runs over a list that names the item of the loop around it twice.
-    fn nested_loops(depth: usize) -> String {
-        let mut text = String::from("name: nested\nsteps:\n");
-        for level in 0..depth {
-            let pad = " ".repeat(level * 6);
-            let over = match level {
-                0 => "[1, 2]".to_owned(),
-                _ => format!("'{{{{ [v{0}, v{0}] }}}}'", level - 1),
-            };
-            let _ = write!(
-                text,
-                "{pad}  - id: s{level}\n{pad}    loop:\n{pad}      over: {over}\n{pad}      as: v{level}\n{pad}      steps:\n"
-            );
-        }
-        let pad = " ".repeat(depth * 6);
-        text + &format!("{pad}  - id: end\n{pad}    set: {{ x: '{{{{ v{} }}}}' }}\n", depth - 1)
-    }
 
     /// Evaluating the list of a loop at each mention of its item doubles the work per loop.
     #[test]

@@ -99,11 +99,22 @@ impl StepSelection {
     }
 
     /// Asks a person anew where the earlier run did: an approval is for the data that it was given for.
+    /// A run of one step asks only what that step depends on.
     pub fn ask_anew(&mut self, plan: &Plan) {
         let is_approval = |step: &ReusedStep| {
             matches!(plan.own_step(step.position).step.kind, StepKind::Approve { .. })
         };
-        self.reused.retain(|step| !is_approval(step));
+        let (asked, kept): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.reused).into_iter().partition(is_approval);
+        self.reused = kept;
+        let Some(only) = self.part.as_ref().and_then(|part| part.only.clone()) else { return };
+        for ReusedStep { position, .. } in asked {
+            let mut after = (0..).zip(downstream(plan, position as usize));
+            if !after.any(|(at, is_after)| is_after && plan.own_step(at).step.id == only) {
+                self.left_out.push(position);
+            }
+        }
+        self.left_out.sort_unstable();
     }
 
     /// Whether the run performs the composition's own step at a position.

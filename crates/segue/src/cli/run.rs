@@ -395,6 +395,11 @@ impl PreparedRun {
             view: Some(Box::new(Engine::refused_view(&self.plan, errors.clone()))),
             ..Error::not_admitted(errors).into()
         })?;
+        if let Some(earlier) = earlier {
+            let (input, context) = (self.input.clone(), self.context.clone());
+            let rerun = Rerun { input, context, selection: std::mem::take(&mut self.selection) };
+            self.selection = rerun.with_approvals_of(earlier, &self.plan).selection;
+        }
         Ok(())
     }
 

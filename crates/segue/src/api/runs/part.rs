@@ -54,5 +54,7 @@ pub(super) async fn select(
     let earlier = service.read_run(who, run).await?;
     let taken = Rerun::prepare(&earlier.loaded, plan, None, (&input, &context))?;
     let selection = selected(PartTarget::Only { step, earlier: &earlier.loaded.run })?;
-    Ok(SelectedPart { selection, input: taken.input, context: taken.context })
+    let Rerun { input, context, selection } =
+        Rerun { selection, ..taken }.with_approvals_of(&earlier.loaded, plan);
+    Ok(SelectedPart { selection, input, context })
 }

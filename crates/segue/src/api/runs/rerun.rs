@@ -47,20 +47,25 @@ impl Rerun {
             None => StepSelection::default(),
         };
         let (earlier_input, earlier_context) = earlier.run.input_and_context();
-        let mut rerun = Rerun {
+        let rerun = Rerun {
             input: merged(earlier_input, input),
             context: merged(earlier_context, context),
             selection,
         };
-        if rerun.input != *earlier_input || rerun.context != *earlier_context {
-            rerun.selection.ask_anew(plan);
-        }
         for (given, part) in [(&rerun.input, "input"), (&rerun.context, "context")] {
             if let Some(name) = earlier.run.redacted_member(given) {
                 return Err(RerunError::NotStored { part, name });
             }
         }
-        Ok(rerun)
+        Ok(rerun.with_approvals_of(earlier, plan))
+    }
+
+    /// Keeps the approvals of the earlier run only if this one has the same data.
+    pub fn with_approvals_of(mut self, earlier: &LoadedRun, plan: &Plan) -> Rerun {
+        if (&self.input, &self.context) != earlier.run.input_and_context() {
+            self.selection.ask_anew(plan);
+        }
+        self
     }
 }
 

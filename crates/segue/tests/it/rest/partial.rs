@@ -208,7 +208,8 @@ fn an_approval_is_for_the_data_that_it_was_given_for() {
         "lib/pay.yaml",
         "name: pay\ninput: { type: object, properties: { to: { type: string } } }\nsteps:\n  \
          - { id: ask, approve: { message: 'pay {{ input.to }}?' } }\n  \
-         - { id: pay, tool: echo, parameters: { to: '{{ input.to }}' }, depends_on: [ask] }\n",
+         - { id: pay, tool: echo, parameters: { to: '{{ input.to }}' }, depends_on: [ask] }\n  \
+         - { id: look, tool: echo, parameters: { to: '{{ input.to }}' } }\n",
     );
     let served = Served::start(&world, "memory", &[]);
     let rerun = |token: &str, run: &str, to: &str| {
@@ -230,6 +231,17 @@ fn an_approval_is_for_the_data_that_it_was_given_for() {
     let admin = crate::served::TOKEN;
     assert_eq!(rerun(admin, &run, "alice").is(200)["status"], "success");
     assert_eq!(rerun(admin, &run, "mallory").json()["status"], "waiting");
+    let only = |to: &str| {
+        let body = json!({ "name": "pay", "only": "pay", "run": run, "input": { "to": to } });
+        served.post(EXECUTE, &body).json()["status"].clone()
+    };
+    assert_eq!((only("alice"), only("mallory")), (json!("success"), json!("waiting")));
+    // A step that depends on no approval asks nothing, and its run has no approval that a later one could use.
+    let body = json!({ "name": "pay", "only": "look", "run": run, "input": { "to": "mallory" } });
+    let looked = served.post(EXECUTE, &body).is(200);
+    assert_eq!(looked["status"], "success", "{looked}");
+    let ask = step(&view(&served, &looked), "ask").clone();
+    assert_eq!(ask["origin"], "left_out", "{ask}");
 }
 
 /// The same request is the same run; GraphQL and MCP take it as well, with the same rules.
