@@ -61,6 +61,7 @@ impl Rerun {
     }
 
     /// Keeps the approvals of the earlier run only if this one has the same data.
+    #[must_use]
     pub fn with_approvals_of(mut self, earlier: &LoadedRun, plan: &Plan) -> Rerun {
         if (&self.input, &self.context) != earlier.run.input_and_context() {
             self.selection.ask_anew(plan);
